@@ -1,0 +1,1 @@
+"""From samples to verdicts: pure functions over tables; opens no socket, starts nothing."""

@@ -1,0 +1,1 @@
+"""Samples: what is asked of a server, how the answer is timed, what else the machine was doing."""

@@ -1,0 +1,1 @@
+"""From verdicts to pages: renders what the analysis decided, computes nothing."""

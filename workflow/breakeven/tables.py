@@ -1,0 +1,162 @@
+"""The Parquet tables between the stages: one schema each, checked on write, renamed into place when whole.
+
+Every field's metadata says what it is (`what`), its unit (`unit`) and where the value comes from (`source`).
+A value that is not known is null, never 0.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from breakeven.errors import BreakevenError
+
+INT, FLOAT, TEXT, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
+
+
+def _field(name: str, kind: pa.DataType, what: str, *, unit: str = "", source: str = "", null: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable=null, metadata={"what": what, "unit": unit, "source": source})
+
+
+def _key(name: str, kind: pa.DataType, what: str) -> pa.Field:
+    return _field(name, kind, what, source="experiment", null=False)
+
+
+LAUNCH_KEYS = [
+    _key("experiment", TEXT, "name of the experiment file"),
+    _key("arm", TEXT, "arm of the experiment"),
+    _key("round", INT, "round, from 1; one fresh launch of every arm"),
+    _key("slot", INT, "position of the launch inside its round, from 0"),
+]
+REQUEST_KEYS = [
+    *LAUNCH_KEYS,
+    _key("depth", INT, "tokens of context that are cached before the request"),
+    _key("prompt_class", TEXT, "class of the prompt's text"),
+    _key("prompt", INT, "prompt inside its class, from 0"),
+    _key("rep", INT, "repetition, from 0"),
+    _key("seq", INT, "order of the request inside its launch, from 0; joins requests, events and counters"),
+    _key("kind", TEXT, "warmup, depth (fills the cache), pp (one token) or tg (decode)"),
+]
+
+REQUESTS = pa.schema(
+    [
+        *REQUEST_KEYS,
+        _field("status", TEXT, "ok, or error with the reason in `error`", source="client", null=False),
+        _field("error", TEXT, "why the request failed", source="client"),
+        _field("started_at", FLOAT, "wall clock at the request", unit="s since 1970", source="client", null=False),
+        _field("asked_tokens", INT, "completion tokens asked for", unit="tokens", source="workload", null=False),
+        _field("planned_new_tokens", INT, "prompt tokens that should not be cached", unit="tokens", source="workload"),
+        _field("prompt_tokens", INT, "all prompt tokens", unit="tokens", source="server"),
+        _field("cached_tokens", INT, "prompt tokens taken from a prefix cache", unit="tokens", source="server"),
+        _field("computed_tokens", INT, "prompt tokens computed for this request", unit="tokens", source="server"),
+        _field("completion_tokens", INT, "completion tokens by the server's own count", unit="tokens", source="server"),
+        _field("id_tokens", INT, "completion tokens by token ids received", unit="tokens", source="client"),
+        _field("first_event_tokens", INT, "tokens of the first token event (from prefill)", unit="tokens", source="client"),
+        _field("token_events", INT, "events that carried at least one token", unit="events", source="client"),
+        _field("bursts", INT, "groups of token events that arrived together: steps as a client sees them", source="client"),
+        _field("ttft_s", FLOAT, "request sent to first token", unit="s", source="client"),
+        _field("decode_s", FLOAT, "first token event to last token event", unit="s", source="client"),
+        _field("first_half_s", FLOAT, "decode time of the first half of the decode tokens", unit="s", source="client"),
+        _field("server_prompt_s", FLOAT, "prefill time by the server's own clock", unit="s", source="server timings"),
+        _field("server_decode_s", FLOAT, "decode time by the server's own clock", unit="s", source="server timings"),
+        _field("draft_tokens", INT, "M of this request: draft tokens submitted", unit="tokens", source="server timings"),
+        _field("accepted_tokens", INT, "A of this request: draft tokens accepted", unit="tokens", source="server timings"),
+        _field("stop", TEXT, "why generation ended: limit, eos, ...", source="server"),
+        _field("prompt_sha256", TEXT, "hash of the prompt's token ids", source="workload", null=False),
+        _field("output_sha256", TEXT, "hash of the completion's token ids", source="client"),
+        _field("output_ids", pa.list_(pa.int32()), "token ids of the completion", source="client"),
+    ]
+)
+EVENTS = pa.schema(
+    [
+        *LAUNCH_KEYS,
+        _key("seq", INT, "request inside the launch"),
+        _field("event", INT, "order of the event inside its request, from 0", source="client", null=False),
+        _field("arrived_s", FLOAT, "arrival, counted from sending the request", unit="s", source="client", null=False),
+        _field("kind", TEXT, "token, empty, role, reasoning, usage, keepalive or final", source="client", null=False),
+        _field("tokens", INT, "token ids in this event", unit="tokens", source="client", null=False),
+        _field("running_tokens", INT, "the server's running count of completion tokens", unit="tokens", source="server"),
+    ]
+)
+COUNTERS = pa.schema(
+    [
+        *LAUNCH_KEYS,
+        _key("seq", INT, "request inside the launch"),
+        _field("counter", TEXT, "drafts, draft_tokens, accepted_tokens, accepted_per_pos, prompt_tokens, cached_tokens, "
+               "completion_tokens, requests", source="engine's metric names", null=False),
+        _field("position", INT, "draft position, from 0", source="metric label"),
+        _field("before", FLOAT, "value before the request, summed over engines", source="/metrics", null=False),
+        _field("after", FLOAT, "value after the request, summed over engines", source="/metrics", null=False),
+    ]
+)
+TELEMETRY = pa.schema(
+    [
+        *LAUNCH_KEYS,
+        _field("at", FLOAT, "wall clock", unit="s since 1970", source="client", null=False),
+        _field("device", TEXT, "cpu, or the accelerator's PCI address", source="system", null=False),
+        _field("quantity", TEXT, "name with its unit, such as gpu_clock_mhz or load_1m", source="system", null=False),
+        _field("value", FLOAT, "reading", source="system", null=False),
+        _field("source", TEXT, "sysfs, amdsmi, nvml or psutil", source="system", null=False),
+    ]
+)
+CHECKS = pa.schema(
+    [
+        _key("experiment", TEXT, "name of the experiment file"),
+        _key("arm", TEXT, "arm of the experiment"),
+        _field("round", INT, "round, null when the check spans rounds"),
+        _field("depth", INT, "depth, null when the check spans depths"),
+        _field("prompt_class", TEXT, "prompt class, null when the check spans classes"),
+        _field("check", TEXT, "name of the check", source="measure/checks.py", null=False),
+        _field("severity", TEXT, "block (the cell is invalid) or warn", null=False),
+        _field("passed", BOOL, "null: could not be decided, the reason says why"),
+        _field("value", FLOAT, "figure found"),
+        _field("allowed", TEXT, "what is allowed", null=False),
+        _field("reason", TEXT, "in words, for a person", null=False),
+    ]
+)
+
+
+def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Path, schema: pa.Schema) -> None:
+    """Write rows under a temporary name and rename: a half-written file never has the final name.
+
+    Raises BreakevenError naming the file and the field when a row does not fit the schema.
+    """
+    try:
+        if isinstance(rows, pa.Table):
+            table = rows.cast(schema)
+        elif isinstance(rows, pd.DataFrame):
+            table = pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
+        else:
+            table = pa.Table.from_pylist(list(rows), schema=schema)
+        table.validate(full=True)
+        for field in schema:
+            if not field.nullable and table[field.name].null_count:
+                raise pa.ArrowInvalid(f"field {field.name} has {table[field.name].null_count} nulls, none is allowed")
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        raise BreakevenError(f"{path}: rows do not fit the table's schema: {error}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
+    try:
+        pq.write_table(table, part, compression="zstd")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: Path, schema: pa.Schema | None = None) -> pd.DataFrame:
+    """Read a table back, nullable dtypes kept (Int64, not float with NaN).
+
+    Raises BreakevenError naming the file when it is missing, torn or of another schema.
+    """
+    try:
+        table = pq.read_table(path)
+        if schema is not None:
+            table = table.select(schema.names).cast(schema)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise BreakevenError(f"{path}: not a table of this version ({error}); measure that arm again") from error
+    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame
