@@ -1,7 +1,7 @@
 """What a speculative step costs, in baseline steps, and what follows from it (Method 3).
 
-C(N) = a + b*N: `a` is 1 plus the fixed overhead of a verify step, `b` what one more drafted token adds. An arm
-pays when its tokens per step L exceed C. Everything here is exact arithmetic on given numbers, no noise.
+C(N) = a + b*N: `a` is 1 plus the fixed overhead of a verify step, `b` what one more drafted token adds. An
+arm pays when its tokens per step L exceed C. Everything here is exact arithmetic on given numbers, no noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from breakeven.errors import BreakevenError
 
 REPORTED_UNION = 2.5
-"""Experts that 4 consecutive tokens touch, in units of one token's top-8 of 128: published, rounded by its author."""
+"""Experts that 4 consecutive tokens touch, in units of one token's top-8 of 128: published, rounded."""
 
 NEVER_ACCEPTED = 1e-12
 """Conditional acceptance below which no scale is looked for: no counter resolves it."""
@@ -134,7 +134,7 @@ def impossible_everywhere(a: float, b: float) -> bool:
 
 
 def iid_length(alpha: float, k: float) -> float:
-    """(1 - alpha^(k+1))/(1 - alpha): tokens per step when each draft is accepted with probability alpha."""
+    """(1 - alpha^(k+1))/(1 - alpha): tokens per step when each draft is accepted with chance alpha."""
     alpha, k = _probability("alpha", alpha), _draft_length(k)
     if k == int(k) and k <= 64:
         total = 1.0
@@ -145,7 +145,7 @@ def iid_length(alpha: float, k: float) -> float:
 
 
 def alpha_breakeven(cost: float, n: float) -> float | None:
-    """The i.i.d. conditional acceptance that breaks even at this cost; None when impossible, 0 when always."""
+    """The i.i.d. conditional acceptance that breaks even; None when impossible, 0 when always."""
     cost, n = _finite("step cost", cost), _draft_length(n)
     if cost > n + 1:
         return None
@@ -157,7 +157,7 @@ def alpha_breakeven(cost: float, n: float) -> float | None:
 
 
 def rate_breakeven(cost: float, n: float) -> float:
-    """(C-1)/N: accepted/drafted to break even when every step drafts N; above 1 impossible, below 0 always."""
+    """(C-1)/N: accepted/drafted that breaks even when every step drafts N; above 1: impossible."""
     return (_finite("step cost", cost) - 1) / _draft_length(n)
 
 
@@ -171,8 +171,8 @@ def conditional(survival: Sequence[float]) -> tuple[float | None, ...]:
     for position, now in enumerate(survival, start=1):
         if _probability(f"survival acceptance at position {position}", now) > before * (1 + 1e-12):
             raise BreakevenError(
-                f"survival acceptance rises from {before} to {now} at position {position}; a later position cannot "
-                "be accepted more often than an earlier one: these are conditional rates, or another kind of rate"
+                f"survival acceptance rises from {before} to {now} at position {position}; a later "
+                "position cannot be accepted more often than an earlier one; are these conditional rates?"
             )
         q.append(now / before if before > 0 else None)
         before = now
@@ -202,7 +202,7 @@ def profile_length(conditional: Sequence[float], scale: float = 1.0) -> float:
 
 
 def profile_breakeven(conditional: Sequence[float], cost: float) -> float | None:
-    """The smallest scale of the conditional profile at which tokens per step reach the cost; None when none does.
+    """The smallest scale of the conditional profile whose tokens per step reach the cost; None if none does.
 
     Below 1 the measured acceptance has headroom; above 1 it falls short.
     """
@@ -250,7 +250,7 @@ def general_cost(
 
 
 def gated_total_cost(steps: Mapping[int, int], cut: Mapping[int, bool], a0: float, d: float) -> float:
-    """Cost of a gated run in baseline steps: steps[k] steps submitted k tokens; a0 = 1 + f + v of a verify."""
+    """Cost of a gated run in baseline steps; steps[k] of them submitted k tokens; a0 = 1 + f + v."""
     return sum(count * general_cost(k, d, f=a0 - 1, cut=cut[k]) for k, count in steps.items())
 
 
@@ -269,7 +269,7 @@ def expert_union(experts: int, active: int, tokens: int, reuse: float = 0.0) -> 
     """
     if not (1 <= active <= experts and tokens >= 1):
         raise BreakevenError(
-            f"{active} active of {experts} experts over {tokens} tokens; wanted: 1 <= active <= experts, tokens >= 1"
+            f"{active} of {experts} experts over {tokens} tokens; wanted: 1 <= active <= experts, tokens >= 1"
         )
     missed_first = 1 - active / experts
     missed_later = 1 - (1 - _probability("reuse", reuse)) * active / experts
@@ -277,7 +277,7 @@ def expert_union(experts: int, active: int, tokens: int, reuse: float = 0.0) -> 
 
 
 def reported_reuse() -> float:
-    """The reuse at which 4 tokens touch `REPORTED_UNION` x top-8 of 128 experts: low edge of the union band."""
+    """The reuse at which 4 tokens touch `REPORTED_UNION` x top-8 of 128 experts: low edge of the band."""
     return float(brentq(lambda reuse: expert_union(128, 8, 4, reuse) / 8 - REPORTED_UNION, 0.0, 1.0))
 
 
@@ -301,7 +301,7 @@ def implausible(n: Sequence[float], cost: Sequence[float], line: Line | None = N
         flags.append(
             Flag(
                 "a_below_one",
-                f"a = {line.a:.3f} is below 1: a verify step without drafts would cost less than a baseline step; "
+                f"a = {line.a:.3f} is below 1: a verify step without drafts would beat a baseline step; "
                 "the cost grows faster than a line, an arm is an outlier, or tokens and steps are confused",
             )
         )
@@ -339,7 +339,7 @@ def changes(n: float, cost: float, length: float, line: Line | None = None) -> t
             ((length - line.a) / n, f"to pay at N={n:g} with the acceptance as it is"),
         ):
             if needed <= 0:
-                words = f"b = {line.b:.3f} is not the obstacle: with a = {line.a:.3f} even free drafts are not enough"
+                words = f"b = {line.b:.3f} is not what matters: at a = {line.a:.3f} even free drafts fail"
                 found.append(Change("b", line.b, None, f"{words} {when}"))
             elif line.b >= needed:
                 found.append(
