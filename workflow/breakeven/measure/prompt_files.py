@@ -1,7 +1,7 @@
 """A person's own prompts: text files and chat messages, read once and kept whole."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,24 +22,26 @@ class Chat:
         return messages
 
 
-def read_texts(where: Path) -> tuple[str, ...]:
-    """One prompt a .txt file; a directory gives its .txt files in order of name.
+def read_prompts(files: Sequence[Path]) -> tuple[str | Chat, ...]:
+    """Prompts of all files in order: a .txt file is one prompt, a folder its .txt files in order of name.
 
-    Raises ConfigError when there is no such file, no text in it, or it is not UTF-8.
-    """
-    files = sorted(where.glob("*.txt")) if where.is_dir() else [where]
-    if not files:
-        raise ConfigError(f"{where}: found no .txt file in the directory; wanted one prompt a file")
-    return tuple(_text(file) for file in files)
-
-
-def read_chats(where: Path) -> tuple[Chat, ...]:
-    """One chat a line of a JSONL file: a list of messages, or an object whose `messages` is that list.
-
+    Each line of a .jsonl file is a chat: a list of messages, or an object whose `messages` is that list.
     Raises ConfigError naming file and line.
     """
-    lines = [(number, line) for number, line in enumerate(_text(where).splitlines(), 1) if line.strip()]
-    return tuple(_chat(line, f"{where}, line {number}") for number, line in lines)
+    return tuple(prompt for file in files for prompt in _prompts(file))
+
+
+def _prompts(file: Path) -> list[str] | list[Chat]:
+    if file.is_dir():
+        if not (texts := sorted(file.glob("*.txt"))):
+            raise ConfigError(f"{file}: found no .txt file in the folder; wanted one prompt a file")
+        return [_text(text) for text in texts]
+    if file.suffix == ".jsonl":
+        lines = enumerate(_text(file).splitlines(), 1)
+        return [_chat(line, f"{file}, line {number}") for number, line in lines if line.strip()]
+    if file.suffix == ".txt":
+        return [_text(file)]
+    raise ConfigError(f"{file}: found neither .txt, .jsonl nor a folder; wanted one of these")
 
 
 def _text(file: Path) -> str:

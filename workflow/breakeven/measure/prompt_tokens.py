@@ -80,9 +80,8 @@ class PromptTokenizer:
     def _new_ids(self, segment: Segment, bos: list[int]) -> list[int]:
         if segment.tokens is not None:
             return bos + exact_tokens(self._tokenize, segment.pieces(), segment.tokens - len(bos))
-        if isinstance(segment.body, Chat):
-            return bos + _ids(self._tokenize, segment.salt) + self._chat_ids(segment.body)
-        return bos + _ids(self._tokenize, "".join(segment.pieces()))
+        ids = bos + _ids(self._tokenize, "".join(segment.pieces()))
+        return ids + self._chat_ids(segment.body) if isinstance(segment.body, Chat) else ids
 
     def _chat_ids(self, chat: Chat) -> list[int]:
         if self._render_chat is None:

@@ -8,14 +8,14 @@ of their own, so that nothing but the prefix can come from a cache. Behind the s
 import hashlib
 import json
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from breakeven.errors import ConfigError
 from breakeven.measure import corpus
-from breakeven.measure.prompt_files import Chat, read_chats, read_texts
+from breakeven.measure.prompt_files import Chat, read_prompts
 
 Kind = Literal["warmup", "depth", "pp", "tg"]
 
@@ -28,22 +28,24 @@ CONTEXT_MARGIN_TOKENS = 32
 
 @dataclass(frozen=True)
 class PromptClass:
-    """Prompts of one kind. `bodies` are a person's own prompts; without them the text is generated (`text`).
+    """Prompts of one kind: `bodies` are a person's own and taken whole; otherwise `text` names the generator.
 
-    `text` also names the generated text of the depth prefix. `private`: text and token ids stay out of tables
-    and reports, only hashes are kept. A `schema` (JSON schema for guided output) ends the answer itself, so
-    `ignore_eos` is off with one.
+    `text` also fills the depth prefix. `schema` is a JSON schema for guided output. `private`: text and token
+    ids stay out of tables and reports, only hashes are kept.
     """
 
     name: str
     text: str
-    prompts: int
-    bodies: tuple[str | Chat, ...] = field(default=(), repr=False)
-    cut_to_pp: bool = True
-    sampling: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0.0})
-    schema: Mapping[str, Any] | None = None
-    ignore_eos: bool = True
-    private: bool = False
+    count: int
+    bodies: tuple[str | Chat, ...] = field(repr=False)
+    sampling: Mapping[str, Any]
+    schema: Mapping[str, Any] | None
+    private: bool
+
+    @property
+    def ignore_eos(self) -> bool:
+        """Whether decoding goes on past the natural end; guided output ends where its schema does."""
+        return self.schema is None
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ class Workload:
     tg: int
     depths: tuple[int, ...]
     reps: int
-    pp_prompts: int
     warmup: int
     classes: tuple[PromptClass, ...]
 
@@ -112,14 +113,15 @@ class Request:
 def plan(workload: Workload, seed: int, round: int, nonce: str = "") -> tuple[Request, ...]:
     """All requests of one launch in order: depth by depth, class by class; prefix, warm-up, pp, tg.
 
-    Order and texts depend on workload, seed and round only, so they are equal for every arm. `nonce` is for
-    servers that outlive a launch: another nonce, other salts.
+    A cell is warmed up by `warmup` requests of each measured shape, since a depth, a sampler or a schema that
+    is new to the server can compile. Order and texts depend on workload, seed and round only, so they are equal
+    for every arm. `nonce` is for servers that outlive a launch: another nonce, other salts.
     """
     requests: list[Request] = []
     for depth in workload.depths:
-        for index, prompt_class in enumerate(workload.classes):
+        for prompt_class in workload.classes:
             cell = _Cell(workload, seed, round, nonce, depth, prompt_class)
-            requests.extend(cell.requests(first=len(requests), warmup=workload.warmup if index == 0 else 0))
+            requests.extend(cell.requests(first=len(requests)))
     return tuple(requests)
 
 
@@ -132,30 +134,30 @@ class _Cell:
     depth: int
     prompt_class: PromptClass
 
-    def requests(self, first: int, warmup: int) -> Iterator[Request]:
-        work, prompts = self.workload, self.prompt_class.prompts
+    def requests(self, first: int) -> Iterator[Request]:
+        work, count = self.workload, self.prompt_class.count
+        measured = [(prompt, rep) for rep in range(work.reps) for prompt in range(count)]
         order: list[tuple[Kind, int, int, int]] = []
         if self.depth:
             order.append(("depth", 0, 0, 1))
-        order += [("warmup", i % prompts, i // prompts, work.tg) for i in range(warmup)]
-        order += [("pp", p, rep, 1) for rep in range(work.reps) for p in range(min(work.pp_prompts, prompts))]
-        order += [("tg", p, rep, work.tg) for rep in range(work.reps) for p in range(prompts)]
+        order += [
+            ("warmup", i % count, i // count, asked) for asked in (1, work.tg) for i in range(work.warmup)
+        ]
+        order += [("pp", prompt, rep, 1) for prompt, rep in measured]
+        order += [("tg", prompt, rep, work.tg) for prompt, rep in measured]
         for seq, (kind, prompt, rep, asked) in enumerate(order, first):
-            new = None if kind == "depth" else self._new(kind, prompt, rep)
+            new = None if kind == "depth" else self._new(prompt, self._salt(kind, asked, prompt, rep))
             yield Request(seq, kind, self.depth, self.prompt_class, prompt, rep, asked, self._prefix(), new)
 
     def _prefix(self) -> Segment | None:
         if not self.depth:
             return None
-        body = f"{self.seed}/prefix"
-        return Segment(self._salt("prefix"), self.prompt_class.text, body, self.depth)
+        return Segment(self._salt("prefix"), self.prompt_class.text, f"{self.seed}/prefix", self.depth)
 
-    def _new(self, kind: Kind, prompt: int, rep: int) -> Segment:
-        salt = self._salt(kind, prompt, rep)
-        tokens = self.workload.pp if self.prompt_class.cut_to_pp else None
+    def _new(self, prompt: int, salt: str) -> Segment:
         if self.prompt_class.bodies:
-            return Segment(salt, None, self.prompt_class.bodies[prompt], tokens)
-        return Segment(salt, self.prompt_class.text, f"{self.seed}/{prompt}", tokens)
+            return Segment(salt, None, self.prompt_class.bodies[prompt], None)
+        return Segment(salt, self.prompt_class.text, f"{self.seed}/{prompt}", self.workload.pp)
 
     def _salt(self, *of: str | int) -> str:
         return salt(self.seed, self.round, self.nonce, self.depth, self.prompt_class.name, *of)
@@ -192,8 +194,8 @@ def check_fits(request: Request, new_tokens: int, n_ctx: int, margin: int = CONT
         )
 
 
-KEYS = {"pp", "tg", "depths", "reps", "pp_prompts", "warmup", "prompts"}
-CLASS_KEYS = {"count", "text", "files", "chat", "cut_to_pp", "sampling", "schema", "ignore_eos", "private"}
+KEYS = {"pp", "tg", "depths", "reps", "warmup", "prompts"}
+CLASS_KEYS = {"count", "files", "sampling", "schema", "private"}
 
 
 def read_workload(section: Mapping[str, Any], folder: Path = Path()) -> Workload:
@@ -202,21 +204,18 @@ def read_workload(section: Mapping[str, Any], folder: Path = Path()) -> Workload
     Raises ConfigError naming key, value and what is allowed.
     """
     _known(section, KEYS, "workload")
-    prompts = section.get("prompts", {"natural": {}})
+    prompts = section.get("prompts", {"natural": {"count": 1}})
     if not isinstance(prompts, Mapping) or not prompts:
-        raise ConfigError(
-            f"workload.prompts: found {prompts!r}; wanted a mapping from class name to its settings"
-        )
-    depths = section.get("depths", [0])
-    if not isinstance(depths, Sequence) or not depths or len(set(depths)) != len(depths):
+        raise ConfigError(f"workload.prompts: found {prompts!r}; wanted a mapping, class name to settings")
+    depths = section.get("depths")
+    if not isinstance(depths, list) or not depths or len(set(depths)) != len(depths):
         raise ConfigError(f"workload.depths: found {depths!r}; wanted a list of distinct depths in tokens")
     return Workload(
-        pp=_count(section, "pp", 1, None),
-        tg=_count(section, "tg", 2, None),
-        depths=tuple(_count({"depths": depth}, "depths", 0, None) for depth in depths),
-        reps=_count(section, "reps", 1, 3),
-        pp_prompts=_count(section, "pp_prompts", 1, 1),
-        warmup=_count(section, "warmup", 0, 2),
+        pp=_count("workload.pp", section.get("pp"), 1),
+        tg=_count("workload.tg", section.get("tg"), 2),
+        depths=tuple(_count("workload.depths", depth, 0) for depth in depths),
+        reps=_count("workload.reps", section.get("reps", 3), 1),
+        warmup=_count("workload.warmup", section.get("warmup", 2), 1),
         classes=tuple(_read_class(name, settings or {}, folder) for name, settings in prompts.items()),
     )
 
@@ -224,45 +223,23 @@ def read_workload(section: Mapping[str, Any], folder: Path = Path()) -> Workload
 def _read_class(name: str, settings: Mapping[str, Any], folder: Path) -> PromptClass:
     where = f"workload.prompts.{name}"
     _known(settings, CLASS_KEYS, where)
-    if "files" in settings and "chat" in settings:
-        raise ConfigError(f"{where}: found both `files` and `chat`; make two classes of them")
-    text = settings.get("text", name if name in corpus.CLASSES or not _own(settings) else "natural")
-    if text not in corpus.CLASSES:
+    if "files" not in settings and name not in corpus.CLASSES:
         raise ConfigError(
-            f"{where}: no generated text is called {text!r}; wanted `files:`, `chat:`, or `text:` as one of "
-            + ", ".join(corpus.CLASSES)
+            f"{where}: no built-in text has this name; wanted `files:`, or one of {', '.join(corpus.CLASSES)}"
         )
-    bodies: tuple[str | Chat, ...] = ()
-    if "files" in settings:
-        bodies = read_texts(folder / settings["files"])
-    elif "chat" in settings:
-        bodies = read_chats(folder / settings["chat"])
-    prompts = _count(settings, "count", 1, len(bodies) or PROMPTS, where)
-    if bodies and prompts > len(bodies):
-        raise ConfigError(f"{where}.count: {prompts} prompts wanted, the files hold {len(bodies)}")
-    cut = settings.get("cut_to_pp", not bodies)
-    if cut is not True and (not bodies or cut is not False):
-        raise ConfigError(
-            f"{where}.cut_to_pp: found {cut!r}; wanted true, or false for a class with own prompts"
-        )
-    if cut and "chat" in settings:
-        raise ConfigError(f"{where}.cut_to_pp: a chat would lose its last message; leave the key out")
-    schema = settings.get("schema")
+    bodies = read_prompts([folder / file for file in settings.get("files", [])])
+    count = _count(f"{where}.count", settings.get("count", len(bodies) or PROMPTS), 1)
+    if bodies and count > len(bodies):
+        raise ConfigError(f"{where}.count: {count} prompts are wanted, the files hold {len(bodies)}")
     return PromptClass(
         name=name,
-        text=text,
-        prompts=prompts,
-        bodies=bodies[:prompts],
-        cut_to_pp=cut,
-        sampling={"temperature": 0.0, **settings.get("sampling", {})},
-        schema=schema,
-        ignore_eos=settings.get("ignore_eos", schema is None),
+        text=name if name in corpus.CLASSES else "natural",
+        count=count,
+        bodies=bodies[:count],
+        sampling=settings.get("sampling", {"temperature": 0.0}),
+        schema=settings.get("schema"),
         private=settings.get("private", False),
     )
-
-
-def _own(settings: Mapping[str, Any]) -> bool:
-    return "files" in settings or "chat" in settings
 
 
 def _known(section: Mapping[str, Any], keys: set[str], where: str) -> None:
@@ -274,10 +251,7 @@ def _known(section: Mapping[str, Any], keys: set[str], where: str) -> None:
         raise ConfigError(f"{where}: unknown key {', '.join(unknown)}; allowed are {', '.join(sorted(keys))}")
 
 
-def _count(
-    section: Mapping[str, Any], key: str, least: int, default: int | None, where: str = "workload"
-) -> int:
-    value = section.get(key, default)
+def _count(where: str, value: object, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{where}.{key}: found {value!r}; wanted a whole number of at least {least}")
+        raise ConfigError(f"{where}: found {value!r}; wanted a whole number of at least {least}")
     return value
