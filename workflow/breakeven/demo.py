@@ -85,7 +85,9 @@ def _successors(embedding: Array, recipe: Recipe, rng: np.random.Generator) -> A
     return head
 
 
-def _block(index: int, r: Recipe, rng: np.random.Generator, *, noise: float, full_attention: bool) -> dict[str, Array]:
+def _block(
+    index: int, r: Recipe, rng: np.random.Generator, *, noise: float, full_attention: bool
+) -> dict[str, Array]:
     def linear(out: int, into: int, strength: float = 1.0) -> Array:
         return (strength * rng.standard_normal((out, into)) / np.sqrt(into)).astype(np.float32)
 

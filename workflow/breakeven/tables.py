@@ -18,7 +18,9 @@ from breakeven.errors import BreakevenError
 INT, FLOAT, TEXT, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 
 
-def _field(name: str, kind: pa.DataType, what: str, *, unit: str = "", source: str = "", null: bool = True) -> pa.Field:
+def _field(
+    name: str, kind: pa.DataType, what: str, *, unit: str = "", source: str = "", null: bool = True
+) -> pa.Field:
     return pa.field(name, kind, nullable=null, metadata={"what": what, "unit": unit, "source": source})
 
 
@@ -47,24 +49,85 @@ REQUESTS = pa.schema(
         *REQUEST_KEYS,
         _field("status", TEXT, "ok, or error with the reason in `error`", source="client", null=False),
         _field("error", TEXT, "why the request failed", source="client"),
-        _field("started_at", FLOAT, "wall clock at the request", unit="s since 1970", source="client", null=False),
-        _field("asked_tokens", INT, "completion tokens asked for", unit="tokens", source="workload", null=False),
-        _field("planned_new_tokens", INT, "prompt tokens that should not be cached", unit="tokens", source="workload"),
+        _field(
+            "started_at", FLOAT, "wall clock at the request", unit="s since 1970", source="client", null=False
+        ),
+        _field(
+            "asked_tokens", INT, "completion tokens asked for", unit="tokens", source="workload", null=False
+        ),
+        _field(
+            "planned_new_tokens",
+            INT,
+            "prompt tokens that should not be cached",
+            unit="tokens",
+            source="workload",
+        ),
         _field("prompt_tokens", INT, "all prompt tokens", unit="tokens", source="server"),
-        _field("cached_tokens", INT, "prompt tokens taken from a prefix cache", unit="tokens", source="server"),
-        _field("computed_tokens", INT, "prompt tokens computed for this request", unit="tokens", source="server"),
-        _field("completion_tokens", INT, "completion tokens by the server's own count", unit="tokens", source="server"),
+        _field(
+            "cached_tokens", INT, "prompt tokens taken from a prefix cache", unit="tokens", source="server"
+        ),
+        _field(
+            "computed_tokens", INT, "prompt tokens computed for this request", unit="tokens", source="server"
+        ),
+        _field(
+            "completion_tokens",
+            INT,
+            "completion tokens by the server's own count",
+            unit="tokens",
+            source="server",
+        ),
         _field("id_tokens", INT, "completion tokens by token ids received", unit="tokens", source="client"),
-        _field("first_event_tokens", INT, "tokens of the first token event (from prefill)", unit="tokens", source="client"),
+        _field(
+            "first_event_tokens",
+            INT,
+            "tokens of the first token event (from prefill)",
+            unit="tokens",
+            source="client",
+        ),
         _field("token_events", INT, "events that carried at least one token", unit="events", source="client"),
-        _field("bursts", INT, "groups of token events that arrived together: steps as a client sees them", source="client"),
+        _field(
+            "bursts",
+            INT,
+            "groups of token events that arrived together: steps as a client sees them",
+            source="client",
+        ),
         _field("ttft_s", FLOAT, "request sent to first token", unit="s", source="client"),
         _field("decode_s", FLOAT, "first token event to last token event", unit="s", source="client"),
-        _field("first_half_s", FLOAT, "decode time of the first half of the decode tokens", unit="s", source="client"),
-        _field("server_prompt_s", FLOAT, "prefill time by the server's own clock", unit="s", source="server timings"),
-        _field("server_decode_s", FLOAT, "decode time by the server's own clock", unit="s", source="server timings"),
-        _field("draft_tokens", INT, "M of this request: draft tokens submitted", unit="tokens", source="server timings"),
-        _field("accepted_tokens", INT, "A of this request: draft tokens accepted", unit="tokens", source="server timings"),
+        _field(
+            "first_half_s",
+            FLOAT,
+            "decode time of the first half of the decode tokens",
+            unit="s",
+            source="client",
+        ),
+        _field(
+            "server_prompt_s",
+            FLOAT,
+            "prefill time by the server's own clock",
+            unit="s",
+            source="server timings",
+        ),
+        _field(
+            "server_decode_s",
+            FLOAT,
+            "decode time by the server's own clock",
+            unit="s",
+            source="server timings",
+        ),
+        _field(
+            "draft_tokens",
+            INT,
+            "M of this request: draft tokens submitted",
+            unit="tokens",
+            source="server timings",
+        ),
+        _field(
+            "accepted_tokens",
+            INT,
+            "A of this request: draft tokens accepted",
+            unit="tokens",
+            source="server timings",
+        ),
         _field("stop", TEXT, "why generation ended: limit, eos, ...", source="server"),
         _field("prompt_sha256", TEXT, "hash of the prompt's token ids", source="workload", null=False),
         _field("output_sha256", TEXT, "hash of the completion's token ids", source="client"),
@@ -76,20 +139,47 @@ EVENTS = pa.schema(
         *LAUNCH_KEYS,
         _key("seq", INT, "request inside the launch"),
         _field("event", INT, "order of the event inside its request, from 0", source="client", null=False),
-        _field("arrived_s", FLOAT, "arrival, counted from sending the request", unit="s", source="client", null=False),
-        _field("kind", TEXT, "token, empty, role, reasoning, usage, keepalive or final", source="client", null=False),
+        _field(
+            "arrived_s",
+            FLOAT,
+            "arrival, counted from sending the request",
+            unit="s",
+            source="client",
+            null=False,
+        ),
+        _field(
+            "kind",
+            TEXT,
+            "token, empty, role, reasoning, usage, keepalive or final",
+            source="client",
+            null=False,
+        ),
         _field("tokens", INT, "token ids in this event", unit="tokens", source="client", null=False),
-        _field("running_tokens", INT, "the server's running count of completion tokens", unit="tokens", source="server"),
+        _field(
+            "running_tokens",
+            INT,
+            "the server's running count of completion tokens",
+            unit="tokens",
+            source="server",
+        ),
     ]
 )
 COUNTERS = pa.schema(
     [
         *LAUNCH_KEYS,
         _key("seq", INT, "request inside the launch"),
-        _field("counter", TEXT, "drafts, draft_tokens, accepted_tokens, accepted_per_pos, prompt_tokens, cached_tokens, "
-               "completion_tokens, requests", source="engine's metric names", null=False),
+        _field(
+            "counter",
+            TEXT,
+            "drafts, draft_tokens, accepted_tokens, accepted_per_pos, prompt_tokens, cached_tokens, "
+            "completion_tokens, requests",
+            source="engine's metric names",
+            null=False,
+        ),
         _field("position", INT, "draft position, from 0", source="metric label"),
-        _field("before", FLOAT, "value before the request, summed over engines", source="/metrics", null=False),
+        _field(
+            "before", FLOAT, "value before the request, summed over engines", source="/metrics", null=False
+        ),
         _field("after", FLOAT, "value after the request, summed over engines", source="/metrics", null=False),
     ]
 )
@@ -98,7 +188,13 @@ TELEMETRY = pa.schema(
         *LAUNCH_KEYS,
         _field("at", FLOAT, "wall clock", unit="s since 1970", source="client", null=False),
         _field("device", TEXT, "cpu, or the accelerator's PCI address", source="system", null=False),
-        _field("quantity", TEXT, "name with its unit, such as gpu_clock_mhz or load_1m", source="system", null=False),
+        _field(
+            "quantity",
+            TEXT,
+            "name with its unit, such as gpu_clock_mhz or load_1m",
+            source="system",
+            null=False,
+        ),
         _field("value", FLOAT, "reading", source="system", null=False),
         _field("source", TEXT, "sysfs, amdsmi, nvml or psutil", source="system", null=False),
     ]
@@ -135,7 +231,9 @@ def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Pat
         table.validate(full=True)
         for field in schema:
             if not field.nullable and table[field.name].null_count:
-                raise pa.ArrowInvalid(f"field {field.name} has {table[field.name].null_count} nulls, none is allowed")
+                raise pa.ArrowInvalid(
+                    f"field {field.name} has {table[field.name].null_count} nulls, none is allowed"
+                )
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise BreakevenError(f"{path}: rows do not fit the table's schema: {error}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,6 +255,8 @@ def read(path: Path, schema: pa.Schema | None = None) -> pd.DataFrame:
         if schema is not None:
             table = table.select(schema.names).cast(schema)
     except (OSError, pa.ArrowException, KeyError) as error:
-        raise BreakevenError(f"{path}: not a table of this version ({error}); measure that arm again") from error
+        raise BreakevenError(
+            f"{path}: not a table of this version ({error}); measure that arm again"
+        ) from error
     frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     return frame

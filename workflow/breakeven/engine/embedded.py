@@ -82,7 +82,9 @@ def _texts(text: str) -> list[str]:
 
 
 def _load_mode(mode: str) -> Setter:
-    return lambda params, _: _into("load_mode")(params, getattr(xllamacpp.llama_load_mode, f"LLAMA_LOAD_MODE_{mode}"))
+    return lambda params, _: _into("load_mode")(
+        params, getattr(xllamacpp.llama_load_mode, f"LLAMA_LOAD_MODE_{mode}")
+    )
 
 
 _FLAGS_WITH_VALUE: list[tuple[Sequence[str], Callable[[str], Any], Setter]] = [
@@ -124,9 +126,21 @@ _FLAGS_WITH_VALUE: list[tuple[Sequence[str], Callable[[str], Any], Setter]] = [
     (("--spec-draft-n-min",), int, _into("speculative.draft.n_min")),
     (("--spec-draft-p-min",), float, _into("speculative.draft.p_min")),
     (("--spec-draft-p-split",), float, _into("speculative.draft.p_split")),
-    (("-ngld", "--spec-draft-ngl", "--gpu-layers-draft"), _gpu_layers, _into("speculative.draft.n_gpu_layers")),
-    (("-ctkd", "--spec-draft-type-k", "--cache-type-k-draft"), _cache_type, _into("speculative.draft.cache_type_k")),
-    (("-ctvd", "--spec-draft-type-v", "--cache-type-v-draft"), _cache_type, _into("speculative.draft.cache_type_v")),
+    (
+        ("-ngld", "--spec-draft-ngl", "--gpu-layers-draft"),
+        _gpu_layers,
+        _into("speculative.draft.n_gpu_layers"),
+    ),
+    (
+        ("-ctkd", "--spec-draft-type-k", "--cache-type-k-draft"),
+        _cache_type,
+        _into("speculative.draft.cache_type_k"),
+    ),
+    (
+        ("-ctvd", "--spec-draft-type-v", "--cache-type-v-draft"),
+        _cache_type,
+        _into("speculative.draft.cache_type_v"),
+    ),
     (("-td", "--spec-draft-threads"), int, _into("speculative.draft.cpuparams.n_threads")),
     (("-tbd", "--spec-draft-threads-batch"), int, _into("speculative.draft.cpuparams_batch.n_threads")),
     (("-lcs", "--lookup-cache-static"), str, _into("speculative.ngram_cache.lookup_cache_static")),

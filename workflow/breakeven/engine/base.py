@@ -1,0 +1,107 @@
+"""The interface that every engine fills, and the types that cross it. Nothing here opens a socket."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+EventKind = Literal["token", "empty", "role", "reasoning", "usage", "keepalive", "final"]
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """What an arm's flags ask for (not what the server did with it)."""
+
+    method: str
+    n: int | None
+    """Draft tokens a step at most; None when the flags do not say."""
+    gated: bool = False
+    """Some steps may draft less than n or nothing: tokens per step cannot be read off the rate."""
+    forced: bool = False
+    """Acceptance is forced: the step cost is true, text and speed-up are not."""
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """One server-sent event, understood. Counts are None where the server does not say."""
+
+    kind: EventKind
+    token_ids: tuple[int, ...] = ()
+    tokens: int | None = None
+    """Tokens of this event where the server sends no ids."""
+    running_tokens: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    prompt_s: float | None = None
+    decode_s: float | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+    stop: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """An HTTP request of this engine."""
+
+    path: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Where a counter stands in /metrics: the family's name without `_total`, and its position label if it has one."""
+
+    name: str
+    position_label: str | None = None
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen; greedy by default. Extra keys go to the server as they are."""
+
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] | None = None
+
+
+class Engine(Protocol):
+    """What a server speaks: flags, requests, events, counters."""
+
+    name: str
+    instrumentation: Mapping[str, Any]
+    """Flags that the pipeline adds to every arm alike; exempt from the one-variable rule."""
+    counters: Mapping[str, Metric]
+    """Our name of a counter -> where the server exposes it."""
+    health_path: str
+    metrics_path: str
+
+    def argv(self, args: Mapping[str, Any], *, host: str, port: int) -> list[str]:
+        """Command line without the program, instrumentation included."""
+        ...
+
+    def speculation(self, args: Mapping[str, Any]) -> Speculation | None:
+        """What the flags ask for; None without speculation."""
+        ...
+
+    def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:
+        """Streamed completion of exactly `tokens` tokens, prefix cache allowed, token ids asked for."""
+        ...
+
+    def event(self, data: bytes) -> StreamEvent:
+        """Understand the payload of one `data:` line. Raises ValueError when it is not this engine's."""
+        ...
+
+    def tokenize(self, text: str) -> Request:
+        """Request that turns text into token ids, no special tokens added."""
+        ...
+
+    def tokens(self, answer: Mapping[str, Any]) -> list[int]:
+        """Token ids in the answer to `tokenize` or `chat`."""
+        ...
+
+    def chat(self, messages: Sequence[Mapping[str, Any]]) -> Request:
+        """Request that renders chat messages through the model's chat template."""
+        ...
+
+    def properties(self) -> Sequence[str]:
+        """Paths whose JSON answers are stored as evidence of the resolved configuration."""
+        ...
