@@ -1,4 +1,7 @@
-"""Where a server lives. A runtime starts one server, hands it over, and leaves nothing behind; it knows no engine."""
+"""Where a server lives. A runtime starts one server, hands it over and leaves nothing behind.
+
+It knows no engine.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -32,14 +35,18 @@ class LaunchSpec:
 
 @dataclass(frozen=True)
 class Identity:
-    """What really ran, as far as it can be known; unknown is None. Goes into bring_up.json and launch.json."""
+    """What really ran, as far as it can be known; unknown is None. Goes into bring_up.json and launch.json.
+
+    `program` is the binary's path or the image's name, `digest` the hash of either. `env` holds what was
+    declared, never a value of `env_from`. Each mount has source, target and mode.
+    """
 
     runtime: str
     program: str | None
     digest: str | None
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    mounts: tuple[Mapping[str, str], ...] = ()
+    argv: tuple[str, ...] | None
+    env: Mapping[str, str] | None
+    mounts: tuple[Mapping[str, str], ...] | None = ()
     container: str | None = None
     pid: int | None = None
 
@@ -56,7 +63,10 @@ class Server(Protocol):
         ...
 
     def exit_reason(self) -> str | None:
-        """Exit code, OOM mark or signal in words once it has ended; None while it runs."""
+        """Exit code, OOM mark or signal in words once it has ended; None while it runs.
+
+        The lines that explain it are in the log: `breakeven.runtime.log.last_lines`.
+        """
         ...
 
     def drain(self) -> None:
@@ -72,6 +82,8 @@ class Runtime(Protocol):
     def launch(self, spec: LaunchSpec) -> AbstractContextManager[Server]:
         """Start a server and stop it on exit, whatever happens inside.
 
-        Raises LaunchError when it cannot be started, with what was found, what was wanted and what to do.
+        Raises LaunchError when this arm's server cannot be started, ConfigError when its description
+        cannot be used as it stands (no such program, image, mount or variable). Takes no lock: that is
+        `breakeven.runtime.session`.
         """
         ...

@@ -1,0 +1,46 @@
+"""The order around every launch: lock, reap, port, idle, launch; and back."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+from breakeven.errors import ConfigError
+from breakeven.runtime import LaunchSpec, Runtime, Server, lock, port, process
+from breakeven.runtime.attach import AttachRuntime
+from breakeven.runtime.process import ProcessRuntime
+
+logger = logging.getLogger(__name__)
+
+RUNTIMES: dict[str, Callable[[], Runtime]] = {
+    ProcessRuntime.name: ProcessRuntime,
+    AttachRuntime.name: AttachRuntime,
+}
+
+
+def named(name: str) -> Runtime:
+    """The runtime that an experiment's `runtime:` names."""
+    if name not in RUNTIMES:
+        raise ConfigError(f"runtime {name!r} is not one of {', '.join(RUNTIMES)}.")
+    return RUNTIMES[name]()
+
+
+@contextlib.contextmanager
+def serve(
+    runtime: Runtime, spec: LaunchSpec, lock_wait_s: float, idle: Callable[[], None] | None = None
+) -> Iterator[Server]:
+    """A server that is alone on its device for as long as the context lasts.
+
+    The device's lock comes first; under it, and only then, what dead jobs left on the device is ended; then
+    the port must be free and `idle` return (it raises when the device stays busy); then the server is
+    launched. Raises DeviceBusyError naming the holder when the device is not to be had within `lock_wait_s`
+    seconds, or the port is taken.
+    """
+    with lock.hold(spec.device, spec.experiment, spec.arm, lock_wait_s):
+        for ended in process.reap(spec.device, spec.stop_timeout_s):
+            logger.warning("ended a server left by an earlier run: %s", ended)
+        if runtime.name != AttachRuntime.name:
+            port.require_free(spec.host, spec.port)
+        if idle is not None:
+            idle()
+        with runtime.launch(spec) as server:
+            yield server
