@@ -27,6 +27,11 @@ PROTOCOL = 1
 LOOKS = (3, 5, 8)
 """Rounds after which `rounds: auto` looks at the result (Method 4)."""
 
+MACHINE_FILE = Path("config/config.yaml")
+
+MACHINE_VARIABLE = "BREAKEVEN_MACHINE"
+"""Snakemake's `config` as JSON, for the jobs it starts: settings of the machine are no parameters of a rule."""
+
 RESERVED = frozenset({"ledger", "truth", "sample", "audit"})
 DEMO_MODELS = Path("models")
 

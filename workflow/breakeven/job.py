@@ -1,0 +1,221 @@
+"""Entry points of the measuring rules: `python -m breakeven.job RULE ...`.
+
+An arm's failure is data: a server that died, was refused or timed out leaves a `status` and a `reason` and the job
+succeeds, so that the other arms go on. Only the harness's own errors fail a job.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from breakeven.errors import BreakevenError, LaunchError
+from breakeven.runtime.signals import Interrupted, interruptible
+
+logger = logging.getLogger("breakeven")
+
+LOG_TAIL_LINES = 12
+
+
+def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
+    """One discarded launch: its raw log, and what really ran."""
+    from breakeven.launch import identity, launched, machine
+    from breakeven.verify.identity import describe
+
+    parameters, settings = json.loads(serve), machine()
+    record: dict[str, Any] = {"experiment": experiment, "arm": arm, "started_at": time.time()}
+    _say_launch(experiment, arm, "bring_up")
+    try:
+        with launched(parameters, settings, experiment=experiment, arm=arm, log=Path(log)) as up:
+            record |= {
+                "status": "ready",
+                "reason": None,
+                "ready_s": up.ready_s,
+                "identity": identity(up.server),
+                "described": describe(parameters, identity(up.server)),
+                "evidence": up.evidence,
+                "smoke": up.smoke,
+            }
+    except LaunchError as error:
+        record |= _failed(error, Path(log))
+    record["ended_at"] = time.time()
+    _write_json(Path(out), record)
+
+
+def verify(
+    wanted: str,
+    variable: str,
+    repeat_of: str,
+    bring_up: str,
+    log: str,
+    base_bring_up: str,
+    base_log: str,
+    out: str,
+) -> None:
+    """Facts of the log, gates on them, and what differs from the baseline."""
+    from breakeven.verify.stage import verify as judge
+
+    verdict = judge(
+        _read_json(Path(bring_up)),
+        Path(log),
+        _read_json(Path(base_bring_up)),
+        Path(base_log),
+        json.loads(wanted),
+        json.loads(variable),
+        repeat_of or None,
+    )
+    _write_json(Path(out), verdict)
+
+
+def sweep(experiment: str, arm: str, round: str, serve: str, gate: str, log: str, folder: str) -> None:
+    """One measured launch: tables of requests, events, counters and telemetry, and `launch.json`."""
+    from breakeven import tables
+    from breakeven.measure.sweep import Rows
+
+    home = Path(folder)
+    record: dict[str, Any] = {
+        "experiment": experiment,
+        "arm": arm,
+        "round": int(round),
+        "slot": _slot(home),
+        "take": uuid4().hex[:12],
+        "started_at": time.time(),
+    }
+    rows, telemetry = Rows(), []
+    verified = _read_json(Path(gate))
+    if verified["passed"]:
+        _say_launch(experiment, arm, f"round {round}")
+        try:
+            record |= _measured(record, json.loads(serve), verified, Path(log), rows, telemetry)
+        except LaunchError as error:
+            record |= _failed(error, Path(log))
+    else:
+        Path(log).write_text("")
+        record |= {"status": "refused", "reason": verified["reason"]}
+        logger.warning("%s/%s round %s is not measured: %s", experiment, arm, round, verified["reason"])
+    record["ended_at"] = time.time()
+    for name, content, schema in (
+        ("requests", rows.requests, tables.REQUESTS),
+        ("events", rows.events, tables.EVENTS),
+        ("counters", rows.counters, tables.COUNTERS),
+        ("telemetry", telemetry, tables.TELEMETRY),
+    ):
+        tables.write(content, home / f"{name}.parquet", schema)
+    _write_json(home / "launch.json", record)
+
+
+def _measured(
+    record: Mapping[str, Any],
+    serve: Mapping[str, Any],
+    verified: Mapping[str, Any],
+    log: Path,
+    rows: Any,
+    telemetry: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Launch, compare with what was verified, measure. Raises LaunchError; `rows` keep what was measured."""
+    from breakeven.engine.facts import Facts
+    from breakeven.engine.reader import read_facts
+    from breakeven.launch import context_tokens, identity, launched, machine
+    from breakeven.measure import sweep as requests
+    from breakeven.measure.telemetry import Telemetry, host_facts
+    from breakeven.measure.workload import plan, read_workload
+    from breakeven.verify.differences import launch_drift
+
+    settings = machine()
+    keys = {name: record[name] for name in ("experiment", "arm", "round", "slot")}
+    attached = serve["runtime"] == "attach"
+    workload = read_workload(serve["workload"], Path())
+    planned = plan(workload, serve["seed"], record["round"], nonce=record["take"] if attached else "")
+    clock = time.monotonic()
+    with launched(serve, settings, experiment=keys["experiment"], arm=keys["arm"], log=log) as up:
+        up.server.drain()
+        facts = read_facts(log, serve["engine"]) if log.exists() else Facts()
+        if drift := [d for d in launch_drift(Facts.from_json(verified["facts"]), facts) if d.blocks]:
+            raise LaunchError(
+                "this launch is not the arm that was verified: " + "; ".join(d.message for d in drift)
+            )
+        began = time.monotonic()
+        sampler = Telemetry([settings["device"]], settings["telemetry_period_s"])
+        try:
+            with sampler:
+                requests.run(
+                    up.http,
+                    up.engine,
+                    planned,
+                    keys,
+                    n_ctx=context_tokens(serve),
+                    alive=up.server.alive,
+                    rows=rows,
+                )
+        finally:
+            telemetry += sampler.rows(keys)
+        measured = time.monotonic()
+        result = {
+            "status": "measured",
+            "reason": None,
+            "identity": identity(up.server),
+            "evidence": up.evidence,
+            "host": host_facts(),
+            "telemetry_missing": sampler.missing,
+            "ready_s": up.ready_s,
+            "measure_s": measured - began,
+        }
+    return result | {"launch_s": began - clock, "teardown_s": time.monotonic() - measured}
+
+
+def _slot(home: Path) -> int:
+    """Launches of this round that were there before: the position in time, whatever was planned."""
+    return len(list(home.parent.parent.glob(f"*/{home.name}/launch.json")))
+
+
+def _failed(error: LaunchError, log: Path) -> dict[str, Any]:
+    tail = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:] if log.exists() else []
+    log.touch()
+    logger.warning("the arm failed: %s", error)
+    return {"status": "died", "reason": str(error), "log_tail": tail}
+
+
+def _say_launch(experiment: str, arm: str, what: str) -> None:
+    from breakeven.progress import outlook
+
+    logger.info("%s/%s %s: launching (%s)", experiment, arm, what, outlook(experiment))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(document, indent=1, sort_keys=True, default=str))
+    part.replace(path)
+
+
+RULES: Mapping[str, Callable[..., None]] = {rule.__name__: rule for rule in (bring_up, verify, sweep)}
+
+
+def main() -> None:
+    """Run one rule; a person's error is printed without a traceback."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    rule, *arguments = sys.argv[1:]
+    try:
+        with interruptible():
+            RULES[rule](*arguments)
+    except Interrupted as stop:
+        logger.warning("%s; everything that was started has been ended", stop)
+        raise SystemExit(stop.exit_code) from stop
+    except BreakevenError as error:
+        raise SystemExit(f"breakeven: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

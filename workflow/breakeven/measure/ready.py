@@ -1,0 +1,97 @@
+"""When is a started server ready to be measured: it is healthy, and it has really answered a request.
+
+A healthy port is not enough: an engine can be dead behind it. While waiting, the log is read for lines that mean
+the end, so that nobody waits out a timeout for a server that has already failed.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from breakeven.engine.base import Engine, Sampling
+from breakeven.engine.fatal import diagnose, fatal
+from breakeven.errors import LaunchError
+from breakeven.measure.client import Sample, record, sample
+from breakeven.measure.sweep import tokenizer
+from breakeven.measure.workload import salt
+from breakeven.runtime import Server
+
+POLL_S = 0.05
+SMOKE_TOKENS = 8
+SMOKE_TEXT = "The server answers before it is measured."
+
+
+def wait_until_ready(
+    server: Server, engine: Engine, http: httpx.Client, *, timeout_s: float, silent_timeout_s: float
+) -> Sample:
+    """Wait until the server has answered its smoke request, and return that answer.
+
+    Raises LaunchError as soon as the server has ended, printed a fatal line, fallen silent or run out of time; the
+    message quotes the lines that matter and says where the log lies.
+    """
+    began = time.monotonic()
+    lines = _new_lines(server)
+    heard = began
+    while True:
+        for line in next(lines):
+            heard = time.monotonic()
+            if (reason := fatal(engine.name, line)) is not None and not _healthy(http, engine):
+                raise _failed(server, engine, f"the log shows that it failed: {reason}")
+        now = time.monotonic()
+        if not server.alive():
+            raise _failed(server, engine, f"the server {server.exit_reason()}")
+        if _healthy(http, engine):
+            return _smoke(server, engine, http)
+        if now - began > timeout_s:
+            raise _failed(server, engine, f"not ready after {timeout_s:.0f} s", silent_s=now - heard)
+        if now - heard > silent_timeout_s:
+            raise _failed(server, engine, f"silent for {now - heard:.0f} s", silent_s=now - heard)
+        time.sleep(POLL_S)
+
+
+def _healthy(http: httpx.Client, engine: Engine) -> bool:
+    try:
+        return http.get(engine.health_path, timeout=5.0).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _smoke(server: Server, engine: Engine, http: httpx.Client) -> Sample:
+    """A short request that must be answered; its salt is used nowhere else."""
+    try:
+        prompt = tokenizer(http, engine)._tokenize(f"{salt('smoke')}\n{SMOKE_TEXT}")
+        result = sample(record(http, engine.completion(prompt, SMOKE_TOKENS, Sampling())), engine)
+    except (httpx.HTTPError, LaunchError) as error:
+        raise _failed(server, engine, f"healthy, but it cannot tokenize: {error}") from error
+    if result.error or not result.completion_tokens:
+        raise _failed(
+            server, engine, f"healthy, but its first request failed: {result.error or 'no tokens came'}"
+        )
+    return result
+
+
+def _new_lines(server: Server) -> Iterator[list[str]]:
+    """Whole lines that the log has gained since the last call."""
+    rest, offset = b"", 0
+    while True:
+        server.drain()
+        chunk = _read_from(server.log, offset)
+        offset += len(chunk)
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield [line.decode(errors="replace") for line in whole]
+
+
+def _read_from(log: Path, offset: int) -> bytes:
+    if not log.exists():
+        return b""
+    with log.open("rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
+def _failed(server: Server, engine: Engine, what: str, silent_s: float = 0.0) -> LaunchError:
+    server.drain()
+    text = _read_from(server.log, 0).decode(errors="replace")
+    return LaunchError(f"{what}\n{diagnose(engine.name, text, server.alive(), silent_s)}\nlog: {server.log}")

@@ -1,0 +1,65 @@
+"""Tables to verdicts; opens no socket.
+
+in   launches, logs and gates of all arms, rounds 1..look
+out  results/<experiment>/experiment.json
+     results/<experiment>/look<look>/{cells,prompts,checks}.parquet, gates.json, fit.json, verdict.json
+"""
+
+LOOK = "results/{experiment}/look{look}"
+
+
+rule resolve:
+    output:
+        "results/{experiment}/experiment.json",
+    params:
+        spec=lambda wildcards: settings.canonical(experiment(wildcards.experiment)),
+    shell:
+        "printf '%s\\n' {params.spec:q} > {output}"
+
+
+rule acceptance:
+    input:
+        experiment="results/{experiment}/experiment.json",
+        launches=per_launch("results/{experiment}/{arm}/{round}/launch.json"),
+        requests=per_launch("results/{experiment}/{arm}/{round}/requests.parquet"),
+        counters=per_launch("results/{experiment}/{arm}/{round}/counters.parquet"),
+        logs=per_launch("results/{experiment}/{arm}/{round}/server.log"),
+        gates=per_arm("results/{experiment}/{arm}/verify.json"),
+    output:
+        cells=LOOK + "/cells.parquet",
+        prompts=LOOK + "/prompts.parquet",
+        checks=LOOK + "/checks.parquet",
+        gates=LOOK + "/gates.json",
+    params:
+        code=code_hash("analysis", "measure/checks.py", "engine", "verify", "stages.py"),
+    shell:
+        "python -m breakeven.stages acceptance results/{wildcards.experiment} {wildcards.look} {output}"
+
+
+rule fit:
+    input:
+        experiment="results/{experiment}/experiment.json",
+        cells=LOOK + "/cells.parquet",
+        prompts=LOOK + "/prompts.parquet",
+    output:
+        LOOK + "/fit.json",
+    params:
+        code=code_hash("analysis", "stages.py"),
+    shell:
+        "python -m breakeven.stages fit {input} {output}"
+
+
+checkpoint verdict:
+    input:
+        experiment="results/{experiment}/experiment.json",
+        cells=LOOK + "/cells.parquet",
+        prompts=LOOK + "/prompts.parquet",
+        checks=LOOK + "/checks.parquet",
+        gates=LOOK + "/gates.json",
+        fit=LOOK + "/fit.json",
+    output:
+        LOOK + "/verdict.json",
+    params:
+        code=code_hash("analysis", "stages.py"),
+    shell:
+        "python -m breakeven.stages verdict {wildcards.look} {input} {output}"

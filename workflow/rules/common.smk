@@ -1,0 +1,123 @@
+"""Experiment files -> what the rules ask of them. Reads config/experiments/<name>.yaml and nothing else."""
+
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from breakeven import config as settings
+from breakeven.errors import ConfigError
+from breakeven.progress import LAUNCHES_VARIABLE
+
+# Jobs use the interpreter that runs Snakemake; written here, a moved environment is no "code change".
+shell.prefix(f"set -euo pipefail; export PATH={Path(sys.executable).parent}:$PATH; ")
+
+EXPERIMENTS = {
+    path.stem: path for path in sorted(Path("config/experiments").glob("*.yaml"))
+}
+LIBRARY = Path(workflow.basedir, "workflow", "breakeven")
+LAUNCHES = {}
+
+
+wildcard_constraints:
+    experiment="|".join(EXPERIMENTS) or "none",
+    arm="[a-z][a-z0-9_-]*",
+    round=r"\d+",
+    look=r"\d+",
+
+
+def told(function, *arguments):
+    """A person's error as one message of the workflow, without a traceback."""
+    try:
+        return function(*arguments)
+    except ConfigError as error:
+        raise WorkflowError(str(error)) from None
+
+
+# The machine's settings reach the jobs through the environment: as parameters they would measure again when changed.
+os.environ[settings.MACHINE_VARIABLE] = json.dumps(config)
+told(settings.machine, config)
+
+
+@cache
+def experiment(name):
+    """One resolved experiment; only the experiments that a target names are ever read."""
+    spec = told(settings.experiment, EXPERIMENTS[name])
+    LAUNCHES[name] = len(spec["arms"]) * (last_look(spec) + 1)
+    os.environ[LAUNCHES_VARIABLE] = json.dumps(LAUNCHES)
+    return spec
+
+
+def last_look(spec):
+    return settings.LOOKS[-1] if spec["rounds"] == "auto" else spec["rounds"]
+
+
+def serve(wildcards):
+    """What decides a measurement: a change measures this arm again."""
+    return settings.serve_key(experiment(wildcards.experiment), wildcards.arm)
+
+
+def wanted(wildcards):
+    """What the log must show: a change verifies again, and starts no server."""
+    return settings.expect_key(experiment(wildcards.experiment), wildcards.arm)
+
+
+def of_baseline(pattern):
+    return lambda wildcards: pattern.format(
+        experiment=wildcards.experiment,
+        arm=experiment(wildcards.experiment)["baseline"],
+    )
+
+
+def per_arm(pattern):
+    return lambda wildcards: expand(
+        pattern, arm=experiment(wildcards.experiment)["arms"], allow_missing=True
+    )
+
+
+def per_launch(pattern):
+    """All launches up to a look."""
+    return lambda wildcards: expand(
+        pattern,
+        arm=experiment(wildcards.experiment)["arms"],
+        round=range(1, int(wildcards.look) + 1),
+        allow_missing=True,
+    )
+
+
+def slot(name, arm, round):
+    """Planned position in the run: a shuffle per round that no later round or edit can change."""
+    arms = sorted(experiment(name)["arms"])
+    seed = experiment(name)["seed"]
+    order = sorted(
+        arms,
+        key=lambda a: hashlib.sha256(f"{name}/{seed}/{round}/{a}".encode()).digest(),
+    )
+    return (int(round) - 1) * len(arms) + order.index(arm)
+
+
+def launch_priority(wildcards):
+    """Experiments one after the other, inside each the slots in order (0 is the lowest priority)."""
+    queue = list(EXPERIMENTS).index(wildcards.experiment)
+    return (
+        1_000_000
+        - 10_000 * queue
+        - slot(wildcards.experiment, wildcards.arm, wildcards.round)
+    )
+
+
+def code_hash(*paths):
+    """Content of the library's code that a rule uses: a change runs the rule again, a touch does not."""
+    files = sorted(
+        file
+        for path in paths
+        for file in (
+            [LIBRARY / path] if (LIBRARY / path).is_file() else (LIBRARY / path).rglob("*")
+        )
+        if file.suffix in {".py", ".j2", ".json"}
+    )
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]

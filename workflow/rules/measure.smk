@@ -1,0 +1,103 @@
+"""The only rules that start a server. `shell:`, not `script:`: a touched shim must not cost GPU hours.
+
+in   config/experiments/<experiment>.yaml, generated models
+out  results/<experiment>/<arm>/{bring_up.log,bring_up.json,verify.json}
+     results/<experiment>/<arm>/<round>/{server.log,launch.json,requests,events,counters,telemetry.parquet}
+"""
+
+
+def model(wildcards):
+    """The generated model, where the experiment uses it; a rebuilt file is the same file, so its age never counts."""
+    arms = experiment(wildcards.experiment)["arms"]
+    path = Path(arms[wildcards.arm]["server"]["args"].get("model", ""))
+    generated = settings.DEMO_MODELS / path.name
+    return ancient(str(generated)) if path.name == settings.Recipe().file_name else []
+
+
+def gate(wildcards):
+    """A measured launch outlives a changed expectation; a refused one is tried again with it."""
+    base = f"results/{wildcards.experiment}/{wildcards.arm}"
+    launch = Path(base, str(wildcards.round), "launch.json")
+    measured = (
+        launch.exists() and json.loads(launch.read_text())["status"] == "measured"
+    )
+    return ancient(f"{base}/verify.json") if measured else f"{base}/verify.json"
+
+
+rule demo_model:
+    output:
+        f"{settings.DEMO_MODELS}/{settings.Recipe().file_name}",
+    shell:
+        "python -m breakeven.demo {output}"
+
+
+rule bring_up:
+    input:
+        model,
+    output:
+        "results/{experiment}/{arm}/bring_up.json",
+    log:
+        "results/{experiment}/{arm}/bring_up.log",
+    priority: 2_000_000
+    threads: lambda wildcards: workflow.cores or 1
+    resources:
+        gpu=1,
+    params:
+        serve=serve,
+    message:
+        "bring up {wildcards.experiment}/{wildcards.arm}: one discarded launch"
+    shell:
+        "python -m breakeven.job bring_up {wildcards.experiment} {wildcards.arm} {params.serve:q} {log} {output}"
+
+
+rule verify:
+    input:
+        bring_up="results/{experiment}/{arm}/bring_up.json",
+        log="results/{experiment}/{arm}/bring_up.log",
+        base=of_baseline("results/{experiment}/{arm}/bring_up.json"),
+        base_log=of_baseline("results/{experiment}/{arm}/bring_up.log"),
+    output:
+        "results/{experiment}/{arm}/verify.json",
+    priority: 2_000_000
+    params:
+        wanted=wanted,
+        variable=lambda wildcards: json.dumps(
+            experiment(wildcards.experiment)["variable"]
+        ),
+        repeat_of=lambda wildcards: experiment(wildcards.experiment)["arms"][
+            wildcards.arm
+        ]["repeat_of"]
+        or "",
+        code=code_hash("engine", "verify"),
+    message:
+        "verify {wildcards.experiment}/{wildcards.arm}: is it the arm it claims to be?"
+    shell:
+        "python -m breakeven.job verify {params.wanted:q} {params.variable:q} {params.repeat_of:q} {input} {output}"
+
+
+rule sweep:
+    input:
+        model,
+        # Not ancient, and bring_up has every parameter that sweep has: `ancient` below hides a sweep's
+        # own changed parameters whenever verify runs too (snakemake#4166).
+        "results/{experiment}/{arm}/bring_up.json",
+        gate=gate,
+    output:
+        "results/{experiment}/{arm}/{round}/launch.json",
+        "results/{experiment}/{arm}/{round}/requests.parquet",
+        "results/{experiment}/{arm}/{round}/events.parquet",
+        "results/{experiment}/{arm}/{round}/counters.parquet",
+        "results/{experiment}/{arm}/{round}/telemetry.parquet",
+    log:
+        "results/{experiment}/{arm}/{round}/server.log",
+    priority: launch_priority
+    threads: lambda wildcards: workflow.cores or 1
+    resources:
+        gpu=1,
+    params:
+        serve=serve,
+    message:
+        "measure {wildcards.experiment}/{wildcards.arm}, round {wildcards.round}"
+    shell:
+        "python -m breakeven.job sweep {wildcards.experiment} {wildcards.arm} {wildcards.round} {params.serve:q}"
+        " {input.gate} {log} results/{wildcards.experiment}/{wildcards.arm}/{wildcards.round}"
