@@ -113,8 +113,8 @@ class Request:
 def plan(workload: Workload, seed: int, round: int, nonce: str = "") -> tuple[Request, ...]:
     """All requests of one launch in order: depth by depth, class by class; prefix, warm-up, pp, tg.
 
-    A cell is warmed up by `warmup` requests of each measured shape, since a depth, a sampler or a schema that
-    is new to the server can compile. Order and texts depend on workload, seed and round only, so they are equal
+    A cell is warmed up by `warmup` requests of each measured shape: a depth, sampler or schema that is new to
+    the server can make it compile. Order and texts depend on workload, seed and round only, so they are equal
     for every arm. `nonce` is for servers that outlive a launch: another nonce, other salts.
     """
     requests: list[Request] = []
