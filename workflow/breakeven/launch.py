@@ -17,7 +17,7 @@ from breakeven import config
 from breakeven.engine.base import Engine
 from breakeven.engine.registry import ENGINES
 from breakeven.errors import LaunchError
-from breakeven.measure.client import open_client
+from breakeven.measure.client import ask, open_client
 from breakeven.measure.ready import wait_until_ready
 from breakeven.runtime import LaunchSpec, Server, session
 
@@ -143,7 +143,7 @@ def _evidence(http: httpx.Client, engine: Engine) -> dict[str, Any]:
     evidence: dict[str, Any] = {}
     for path in engine.properties():
         try:
-            answer = http.get(path)
+            answer = ask(http, "GET", path)
             if answer.status_code == 200:
                 evidence[path] = answer.json()
         except (httpx.HTTPError, ValueError):

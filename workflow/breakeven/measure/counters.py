@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from breakeven.engine.base import Engine, Metric
 from breakeven.errors import LaunchError
+from breakeven.measure.client import ask
 
 SETTLE_S = 2.0
 """Some servers count a moment after they answer; this long is waited for the counters to catch up."""
@@ -38,7 +39,7 @@ def parse(text: str, wanted: Mapping[str, Metric]) -> dict[tuple[str, int | None
 
 def scrape(http: httpx.Client, engine: Engine) -> Counters:
     """Read the page. Raises LaunchError when the server does not give it."""
-    answer = http.get(engine.metrics_path)
+    answer = ask(http, "GET", engine.metrics_path)
     if answer.status_code != 200:
         raise LaunchError(
             f"{engine.metrics_path} answered HTTP {answer.status_code}; counters are needed for acceptance, "

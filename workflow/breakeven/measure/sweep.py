@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 
 from breakeven.engine.base import Engine, Sampling
+from breakeven.engine.base import Request as HttpRequest
 from breakeven.errors import LaunchError
 from breakeven.measure import counters
-from breakeven.measure.client import Sample, ids_sha256, record, sample
+from breakeven.measure.client import Sample, ask, ids_sha256, record, sample
 from breakeven.measure.prompt_tokens import PromptTokenizer, PromptTokens
 from breakeven.measure.workload import Request, check_fits
 
@@ -32,19 +33,17 @@ class Rows:
 def tokenizer(http: httpx.Client, engine: Engine) -> PromptTokenizer:
     """Prompts become token ids by the tokenizer of the server that is measured."""
 
-    def ask(path: str, body: Mapping[str, Any]) -> Any:
-        answer = http.post(path, json=dict(body))
+    def answered(request: HttpRequest) -> Any:
+        answer = ask(http, "POST", request.path, json=dict(request.body))
         if answer.status_code != 200:
-            raise LaunchError(f"{path} answered HTTP {answer.status_code}: {answer.text[:300]}")
+            raise LaunchError(f"{request.path} answered HTTP {answer.status_code}: {answer.text[:300]}")
         return answer.json()
 
     def tokenize(text: str) -> list[int]:
-        request = engine.tokenize(text)
-        return engine.tokens(ask(request.path, request.body))
+        return engine.tokens(answered(engine.tokenize(text)))
 
     def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        request = engine.chat(messages)
-        answer = ask(request.path, request.body)
+        answer = answered(engine.chat(messages))
         return tokenize(answer["prompt"]) if "prompt" in answer else engine.tokens(answer)
 
     return PromptTokenizer(tokenize, render)
