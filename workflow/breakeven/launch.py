@@ -73,6 +73,7 @@ def launch_spec(
     options = {key: value for key, value in server.items() if key not in SERVER_KEYS}
     if runtime == "docker":
         options["image"] = serve["image"]
+        options["mounts"] = [_absolute(mount) for mount in options.get("mounts", [])]
         if "docker_host" in settings:
             options["docker_host"] = settings["docker_host"]
     in_container = runtime == "docker"
@@ -94,6 +95,12 @@ def launch_spec(
         log=log,
         stop_timeout_s=settings["stop_timeout_s"],
     )
+
+
+def _absolute(mount: str) -> str:
+    """`models:/models:ro` with its source as Docker wants it: experiments say it relative to this folder."""
+    source, rest = mount.split(":", 1)
+    return f"{Path(source).absolute()}:{rest}"
 
 
 def context_tokens(serve: Mapping[str, Any]) -> int | None:
