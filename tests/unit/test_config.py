@@ -8,6 +8,7 @@ import yaml
 
 from breakeven import config
 from breakeven.errors import ConfigError
+from breakeven.publish.config_reference import reference
 
 MINIMAL = {
     "engine": "llamacpp",
@@ -156,3 +157,9 @@ def test_every_key_of_the_schemas_is_described():
 @pytest.mark.parametrize("path", sorted(Path("config/experiments").glob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_experiments_are_valid(path):
     assert config.experiment(path)["name"] == path.stem
+
+
+def test_the_reference_of_keys_is_current():
+    assert Path("config/README.md").read_text() == reference(), (
+        "run: python -m breakeven.publish.config_reference > config/README.md"
+    )
