@@ -6,10 +6,8 @@ from breakeven.engine import embedded
 
 
 def test_flags_reach_the_parameters():
-    params = embedded.parse(
-        ["-m", "a.gguf", "-c", "4096", "-t", "1", "--spec-type", "draft-mtp", "--spec-draft-n-max", "5"]
-        + "--spec-draft-p-min 0.5 -fa off --no-warmup --metrics -ctk q8_0".split()
-    )
+    flags = "-m a.gguf -c 4096 -t 1 --spec-type draft-mtp --spec-draft-n-max 5 --spec-draft-p-min 0.5"
+    params = embedded.parse([*flags.split(), *["-fa", "off", "--no-warmup", "--metrics", "-ctk", "q8_0"]])
     assert (params.model.path, params.n_ctx, params.cpuparams.n_threads) == ("a.gguf", 4096, 1)
     assert params.speculative.draft.n_max == 5
     assert params.speculative.draft.p_min == 0.5
