@@ -82,6 +82,14 @@ CELLS = pa.schema(
     [
         *LAUNCH_KEYS,
         *_PLACE,
+        _field("started_at", FLOAT, "wall clock at the launch", "s since 1970", "launch.json"),
+        _field(
+            "session",
+            TEXT,
+            "host boot, image and date that launches must share to be compared",
+            "",
+            "launch.json",
+        ),
         *_COUNTS,
         _field("steps_reason", TEXT, "why there is no step count"),
         _field(
@@ -293,7 +301,7 @@ def _lists(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _typed(frame: pd.DataFrame, experiment: str, schema: pa.Schema) -> pd.DataFrame:
-    frame = frame.reset_index().assign(experiment=experiment)
+    frame = frame.assign(experiment=experiment)
     for field in schema:
         if field.name not in frame:
             frame[field.name] = None
@@ -306,9 +314,10 @@ def _typed(frame: pd.DataFrame, experiment: str, schema: pa.Schema) -> pd.DataFr
 
 
 def cells(requests: pd.DataFrame, launches: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """The CELLS table from rows of `per_request` and launches (arm, round, status, n_spec, maybe gated).
+    """The CELLS table from rows of `per_request` and launches (arm, round, started_at, session, n_spec, status).
 
-    `n_spec` is null for an arm that asks for no drafts. Launches whose status is not "ok" have no cell.
+    `n_spec` is null for an arm that asks for no drafts; `gated`, where given, tells arms whose drafts may be
+    shorter. Launches whose status is not "ok" have no cell.
     Raises BreakevenError on two launches of one arm and round.
     """
     rows = paired(requests, launches)
@@ -326,7 +335,10 @@ def cells(requests: pd.DataFrame, launches: pd.DataFrame, experiment: str) -> pd
     )
     lost = rows[rows["usable"] & ~rows["paired"] & (rows["kind"] == TG)]
     table["unpaired_requests"] = lost.groupby(CELL, observed=True).size().reindex(table.index, fill_value=0)
-    return _typed(table.join(_prefill(rows), how="outer"), experiment, CELLS)
+    whole = table.join(_prefill(rows), how="outer").reset_index()
+    known = [name for name in ("started_at", "session") if name in launches]
+    whole = whole.merge(launches[["arm", "round", *known]], on=["arm", "round"], how="left")
+    return _typed(whole, experiment, CELLS)
 
 
 def _prefill(rows: pd.DataFrame) -> pd.DataFrame:
@@ -355,4 +367,4 @@ def prompts(requests: pd.DataFrame, launches: pd.DataFrame, experiment: str) -> 
         for counts, drafts in zip(table["accepted_per_pos"], table["drafts"], strict=True)
     ]
     table["survival"] = pd.Series(survival, index=table.index, dtype=object)
-    return _typed(table, experiment, PROMPTS)
+    return _typed(table.reset_index(), experiment, PROMPTS)
