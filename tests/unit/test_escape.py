@@ -66,9 +66,9 @@ class TestRenderedTextIsTheTextAndNothingElse:
     @example(text="see http://evil.example/a_b?q=1&copy=2 or mail root@evil.example")
     @example(text="![x](http://a.b/c.png)<img src=x onerror=alert(1)>")
     def test_in_a_paragraph(self, renderer, text):
-        page = Elements(RENDERERS[renderer](f"before {escape.markdown_text(text)}[x] after"))
-        assert page.names == ["p"]
-        assert shown(page.text) == shown(f"before {escape.one_line(text)}[x] after")
+        page = Elements(RENDERERS[renderer](f"before {escape.markdown_text(text)}[x](y) after"))
+        assert page.names == ["p", "a"]
+        assert shown(page.text) == shown(f"before {escape.one_line(text)}x after")
 
     @settings(max_examples=150, deadline=None)
     @given(text=UNTRUSTED)

@@ -21,13 +21,13 @@ _REPLACED = re.compile(
     "[\ud800-\udfff\x80-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"  # surrogates, C1, direction
 )
 _SPACE = re.compile(r"[\s\x1c-\x1f\u200b\u2028\u2029]+")
-_ALWAYS = re.compile(r"[\\`*\[\]<|~$&{}]|(?<![^\W_])_|_(?![^\W_])|//")
-_AT_START = re.compile(r"\A(\d{1,9}(?=[.)])|(?=[#+\-=>:]))")
+_ALWAYS = re.compile(r"[\\`*\[\]|~$&{}]|<(?=[A-Za-z/!?]|\Z)|(?<![^\W_])_|_(?![^\W_])|//")
+_AT_START = re.compile(r"\A(\d{1,9}(?=[.)](?:\s|\Z))|(?=[#+\-=>:]))")
 _HOST_DOT = re.compile(r"(?<=[^\W_])\.(?=[^\W\d_])")
 _JOINED = re.compile(
     r"(?<=:)(?=\\/)"  # scheme://
     r"|(?<=www)(?=\\?\.)"
-    r"|(?<=@)"
+    r"|(?<=@)(?=\w)"
     r"|(?<=#)(?=\d)"
     r"|(?<=GH-)(?=\d)"
     r"|(?<=:)(?=(?:100|1234|[\w+-]*[a-z][\w+-]*):)"  # :emoji:
@@ -56,9 +56,9 @@ def markdown_text(text: str) -> Markdown:
     """One line of Markdown that renders as exactly this text in a paragraph, list, heading or table cell."""
     line = _ALWAYS.sub(lambda match: "".join(f"\\{mark}" for mark in match[0]), one_line(text))
     line = _HOST_DOT.sub(r"\\.", line)
+    if line.endswith(("!", "#")):  # before a link of the template, or as the end mark of its heading
+        line = f"{line[:-1]}\\{line[-1]}"
     line = _AT_START.sub(r"\1\\", line, count=1)
-    if line.endswith("!"):  # a link of the template that follows would become an image
-        line = f"{line[:-1]}\\!"
     return Markdown(_JOINED.sub(JOINER, line))
 
 
