@@ -1,7 +1,7 @@
-"""Text of four classes, as much as is asked for, the same from the same seed, out of the grammars in `texts/`.
+"""Text of four classes, as much as is asked for, the same from the same seed, from the grammars in `texts/`.
 
-A grammar maps a symbol to its alternatives. `$symbol` stands for one of them, `$symbol#1` for the same one
-throughout a piece (`#1` and `#2` differ), `$[2-40]` for a whole number in that range. A piece begins at `start`.
+A grammar maps a symbol to its alternatives. `$symbol` stands for one of them, `$symbol#1` for the same one in
+all of a piece (`#1` and `#2` differ), `$[2-40]` for a whole number in that range. A piece begins at `start`.
 """
 
 import re

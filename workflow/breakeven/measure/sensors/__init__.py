@@ -8,11 +8,15 @@ PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])
 
 
 class Sensor(Protocol):
-    """Readings of one device from one source, by quantity with its unit in the name."""
+    """Readings of one device from one source, by quantity with its unit in the name.
+
+    `continuous` sensors are read in every period, the others as often as their cost allows.
+    """
 
     device: str
     source: str
     expected: frozenset[str]
+    continuous: bool
 
     def read(self) -> Mapping[str, float]:
         """What can be read now; a quantity that cannot be read is left out, never 0."""

@@ -37,6 +37,7 @@ class AmdGpu:
     """Clocks, temperatures, power and its cap, VRAM and throttling of one GPU."""
 
     source = "sysfs"
+    continuous = True
     expected = frozenset(
         {*CLOCKS.values(), *TEMPERATURES.values(), "power_w", "power_cap_w", "power_cap_max_w"}
         | {"vram_used_bytes", "vram_total_bytes", "gpu_busy_percent", "throttle_any"}
@@ -65,11 +66,10 @@ def facts(address: str, root: Path = SYSFS) -> dict[str, str | None]:
     """Name, driver and firmware of the GPU at a PCI address; unknown is None."""
     home = root / "bus/pci/devices" / address
     driver = home / "driver"
+    vendor, device = read_text(home / "vendor"), read_text(home / "device")
     return {
         "name": read_text(home / "product_name") or None,
-        "pci_id": ":".join(
-            (read_text(home / part) or "?").removeprefix("0x") for part in ("vendor", "device")
-        ),
+        "pci_id": f"{vendor}:{device}" if vendor and device else None,
         "driver": driver.resolve().name if driver.exists() else None,
         "driver_version": read_text(driver / "module/version"),
         "vbios": read_text(home / "vbios_version"),

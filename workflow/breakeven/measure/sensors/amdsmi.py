@@ -16,6 +16,7 @@ class AmdSmiGpu:
     """Clocks, power and VRAM of one GPU."""
 
     source = "amdsmi"
+    continuous = True
     expected = frozenset(
         {"gpu_clock_mhz", "memory_clock_mhz", "power_w", "vram_used_bytes", "vram_total_bytes"}
     )

@@ -17,7 +17,7 @@ SHORTEST_INTERVAL_S = 0.1  # the kernel counts CPU time in steps of 0.01 s
 class HostLoad:
     """Busy share of all cores since the reading before, load average, memory."""
 
-    device, source = "cpu", "psutil"
+    device, source, continuous = "cpu", "psutil", True
     expected = frozenset({"cpu_busy_percent", "load_1m", "memory_used_bytes", "memory_available_bytes"})
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class HostLoad:
 class HostClock:
     """Mean frequency of the cores and the hottest CPU package."""
 
-    device, source = "cpu", "psutil"
+    device, source, continuous = "cpu", "psutil", False
     expected = frozenset({"cpu_frequency_mhz", "temperature_cpu_c"})
 
     def read(self) -> Mapping[str, float]:
@@ -70,7 +70,7 @@ class ProcessTime:
 class OtherProcesses:
     """Number and names of busy processes outside this process's own tree and `own_pids` with theirs."""
 
-    device, source = "cpu", "psutil"
+    device, source, continuous = "cpu", "psutil", False
     expected = frozenset({"other_busy_processes"})
 
     def __init__(self, own_pids: Iterable[int] = ()) -> None:

@@ -20,6 +20,7 @@ class NvidiaGpu:
     """Clocks, temperature, power and its cap, memory and throttling of one GPU."""
 
     source = "nvml"
+    continuous = True
     expected = frozenset(
         {
             "gpu_clock_mhz",
