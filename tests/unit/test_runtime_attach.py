@@ -45,7 +45,7 @@ def test_a_server_that_goes_away_is_seen(tmp_path, listener):
 def test_the_servers_own_log_is_followed_through_a_rotation(tmp_path, listener):
     source = tmp_path / "own.log"
     source.write_text("one\n")
-    with AttachRuntime().launch(spec(tmp_path, url=url(listener), log=str(source))) as server:
+    with AttachRuntime().launch(spec(tmp_path, url=url(listener), log_file=str(source))) as server:
         assert server.log.read_text() == "one\n"
         with source.open("a") as file:
             file.write("two\n")
@@ -61,7 +61,7 @@ def test_the_servers_own_log_is_followed_through_a_rotation(tmp_path, listener):
     [
         ({"url": "127.0.0.1:80"}, "not of the form"),
         ({"image": "x"}, "found image"),
-        ({"log": "/no/such.log"}, "is not a file"),
+        ({"log_file": "/no/such.log"}, "is not a file"),
     ],
 )
 def test_options_that_cannot_be_used_are_named(tmp_path, options, message):

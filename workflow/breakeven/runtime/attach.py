@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from breakeven.errors import ConfigError, LaunchError
 from breakeven.runtime import Identity, LaunchSpec, Server
 
-OPTIONS = frozenset({"url", "log"})
+OPTIONS = frozenset({"url", "log_file"})
 _CONNECT_TIMEOUT_S = 2.0
 
 
@@ -46,7 +46,7 @@ class AttachedServer:
 
 
 class AttachRuntime:
-    """Options: `url` (default http://host:port) and `log` (the server's own log file, from its first line).
+    """Options: `url` (default http://host:port) and `log_file` (the server's own log, from its first line).
 
     Nothing is started or stopped. One arm per attach: what the log does not say stays unverified.
     """
@@ -64,11 +64,11 @@ class AttachRuntime:
         url = str(spec.options.get("url") or f"http://{spec.host}:{spec.port}").rstrip("/")
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise ConfigError(f"arm {spec.arm}: attach url {url!r} is not of the form http://host:port.")
-        source = Path(spec.options["log"]) if spec.options.get("log") else None
+        source = Path(spec.options["log_file"]) if spec.options.get("log_file") else None
         if source is not None and not source.is_file():
             raise ConfigError(
-                f"arm {spec.arm}: attach log {source} is not a file. Give the path of the server's log, or "
-                "leave `log` out: its facts are then unverified."
+                f"arm {spec.arm}: attach log_file {source} is not a file. Give the path of the server's "
+                "log, or leave `log_file` out: its facts are then unverified."
             )
         if (refusal := _refusal(url)) is not None:
             raise LaunchError(f"no server answers at {url} ({refusal}). Start it first, or correct `url`.")

@@ -5,14 +5,16 @@ import logging
 from collections.abc import Callable, Iterator
 
 from breakeven.errors import ConfigError
-from breakeven.runtime import LaunchSpec, Runtime, Server, lock, port, process
+from breakeven.runtime import LaunchSpec, Runtime, Server, docker, lock, port, process
 from breakeven.runtime.attach import AttachRuntime
+from breakeven.runtime.docker import DockerRuntime
 from breakeven.runtime.process import ProcessRuntime
 
 logger = logging.getLogger(__name__)
 
 RUNTIMES: dict[str, Callable[[], Runtime]] = {
     ProcessRuntime.name: ProcessRuntime,
+    DockerRuntime.name: DockerRuntime,
     AttachRuntime.name: AttachRuntime,
 }
 
@@ -26,7 +28,11 @@ def named(name: str) -> Runtime:
 
 @contextlib.contextmanager
 def serve(
-    runtime: Runtime, spec: LaunchSpec, lock_wait_s: float, idle: Callable[[], None] | None = None
+    runtime: Runtime,
+    spec: LaunchSpec,
+    lock_wait_s: float,
+    idle: Callable[[], None] | None = None,
+    docker_host: str | None = None,
 ) -> Iterator[Server]:
     """A server that is alone on its device for as long as the context lasts.
 
@@ -36,7 +42,10 @@ def serve(
     seconds, or the port is taken.
     """
     with lock.hold(spec.device, spec.experiment, spec.arm, lock_wait_s):
-        for ended in process.reap(spec.device, spec.stop_timeout_s):
+        for ended in (
+            *process.reap(spec.device, spec.stop_timeout_s),
+            *docker.reap(spec.device, spec.stop_timeout_s, docker_host or spec.options.get("docker_host")),
+        ):
             logger.warning("ended a server left by an earlier run: %s", ended)
         if runtime.name != AttachRuntime.name:
             port.require_free(spec.host, spec.port)
