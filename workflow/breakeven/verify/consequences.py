@@ -48,7 +48,6 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     "synthetic_acceptance": Consequence("forced acceptance", _SPECULATION, _SPECULATION),
     "min_hits": Consequence("n-gram hits", _SPECULATION, _SPECULATION),
     "n_match": Consequence("n-gram match length", _SPECULATION, _SPECULATION),
-    "architectures": Consequence("architectures", "the drafter's is resolved beside the target's"),
     "weights_unexpected": Consequence("unused weights", "the drafter's weights are used in one arm only"),
     "weights_unused*": Consequence("unused weights", "the drafter's weights are used in one arm only"),
     "kv_tokens": Consequence("KV capacity", _POOL),
@@ -117,7 +116,7 @@ CONTAMINATION: Sequence[str] = (
         "linear_backend",
         "backend*",
     ),
-    *("quant*", "*dtype", "kv_type_*", "arch", "model", "model_type", "n_layer", "n_expert*"),
+    *("quant*", "*dtype", "kv_type_*", "arch*", "model", "model_type", "n_layer", "n_expert*"),
     *("version", "engine_gen", "build*", "commit", "compiler", "platform", "load_backend"),
     *(
         "tp",
@@ -147,6 +146,9 @@ CONTAMINATION: Sequence[str] = (
     *("weights_uninitialized", "weights_missing", "power_cap*", "clock*"),
 )
 """Facts that a speculation flag does not change: a second variable."""
+
+LISTS_THAT_A_DRAFTER_EXTENDS: Sequence[str] = ("architectures",)
+"""Lists to which a drafter adds its own entry behind the target's; tables by layer kind may grow without a mention."""
 
 RUN_FACTS: Sequence[str] = (
     *("*_s", "*_ms", "*_secs", "*_at", "*free*", "*pid*", "port", "host", "url", "date", "time*", "ready"),

@@ -1,6 +1,7 @@
 """One difference between an arm and its baseline, and what it means for the comparison (Method 6)."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 Meaning = Literal[
@@ -23,7 +24,7 @@ class Difference:
     `about` is flag, env, mount, image, binary, model, option or fact. `meaning`: declared (the variable itself),
     consequence (follows from it), instrumentation (exempt), contamination (a second variable), unexplained (in no
     table: blocks as well), strict (a consequence that the experiment forbids), noise (two launches of one arm),
-    unverified (one side is not known). `message` is for a person.
+    unverified (one side is not known). `message` is for a person; `why` is its explanation alone.
     """
 
     about: str
@@ -32,6 +33,7 @@ class Difference:
     baseline: Any
     meaning: Meaning
     message: str
+    why: str = ""
 
     @property
     def blocks(self) -> bool:
@@ -41,3 +43,8 @@ class Difference:
     def to_json(self) -> dict[str, Any]:
         """Return JSON data."""
         return asdict(self) | {"blocks": self.blocks}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Difference":
+        """Read back what `to_json` gave."""
+        return cls(**{field.name: data[field.name] for field in fields(cls)})

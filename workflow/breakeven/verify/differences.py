@@ -8,6 +8,7 @@ from breakeven.verify.consequences import (
     CAPACITY,
     CAPACITY_TOLERANCE,
     CONTAMINATION,
+    LISTS_THAT_A_DRAFTER_EXTENDS,
     RUN_FACTS,
     UNSTEADY,
     Consequence,
@@ -15,7 +16,7 @@ from breakeven.verify.consequences import (
     matches,
 )
 from breakeven.verify.difference import Difference, Meaning
-from breakeven.verify.expectation import same, shown
+from breakeven.verify.expectation import only_adds, same, shown
 from breakeven.verify.speculation import has_drafter, methods
 
 SPOKEN = {
@@ -46,7 +47,7 @@ def log_differences(
         meaning: Meaning
         if name in expected or matches(name, declared):
             meaning, why = "declared", "set by the declared variable"
-        elif _only_adds(one, other) and method and has_drafter(method):
+        elif method and _comes_on_top(name, one, other) and has_drafter(method):
             meaning, why = "consequence", "the drafter's own comes on top"
         elif known is not None:
             meaning = "strict" if matches(name, strict) else "consequence"
@@ -105,11 +106,11 @@ def relative(value: Any, baseline: Any) -> float | None:
     return float((value - baseline) / baseline) if baseline else None
 
 
-def _only_adds(one: Any, other: Any) -> bool:
-    """Whether a table by layer kind says the same as the baseline's and names further kinds."""
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return False
-    return one.keys() > other.keys() and all(same(one[key], other[key]) for key in other)
+def _comes_on_top(name: str, one: Any, other: Any) -> bool:
+    """Whether the arm says all that the baseline says, and more, where a drafter may add."""
+    if name in LISTS_THAT_A_DRAFTER_EXTENDS and isinstance(one, list) and isinstance(other, list):
+        return one[: len(other)] == other
+    return only_adds(one, other)
 
 
 def _method(facts: Facts) -> str:
@@ -126,13 +127,15 @@ def _difference(
     name: str, one: Any, other: Any, meaning: Meaning, why: str, known: Consequence | None, method: str
 ) -> Difference:
     """`KV capacity -5.8 % with MTP (699,008 -> 658,466): the drafter's layers share the pool`."""
-    what = name if known is None or meaning in ("contamination", "unexplained") else known.what
+    what = known.what if known is not None and meaning in ("consequence", "strict") else name
     change = relative(one, other)
-    size = "differs" if change is None else f"{change:+.1%}".replace("%", " %")
+    size = f"{change:+.1%}".replace("%", " %") if change is not None else "differs"
+    if change is None and what != name:
+        what = f"{what} ({name})"
     spoken = ", ".join(SPOKEN.get(part, part) for part in sorted(methods(method)))
     label = f" with {spoken}" if spoken else ""
     text = f"{what} {size}{label} ({_grouped(other)} -> {_grouped(one)}): {why}"
-    return Difference("fact", name, one, other, meaning, text)
+    return Difference("fact", name, one, other, meaning, text, why)
 
 
 def _grouped(value: Any) -> str:

@@ -49,6 +49,13 @@ def _canonical(value: Any) -> Any:
     return number if number.is_finite() else text
 
 
+def only_adds(value: Any, baseline: Any) -> bool:
+    """Whether a table by layer kind says all that the baseline's says, and names further kinds."""
+    if not isinstance(value, Mapping) or not isinstance(baseline, Mapping):
+        return False
+    return value.keys() > baseline.keys() and all(same(value[key], baseline[key]) for key in baseline)
+
+
 def parts(value: Any) -> list[Any]:
     """The single values in a value: itself, or what a list or an object holds."""
     if isinstance(value, Mapping):
