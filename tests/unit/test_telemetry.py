@@ -237,7 +237,7 @@ def test_a_busy_process_of_somebody_else_is_counted_and_named() -> None:
     spin = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
     leave = (
         "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', sys.argv[1]], "
-        "start_new_session=True, stdout=subprocess.DEVNULL).pid)"
+        "start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"
     )
     started = subprocess.run([sys.executable, "-c", leave, spin], capture_output=True, text=True, check=True)
     pid = int(started.stdout)

@@ -20,10 +20,7 @@ Grammar = Mapping[str, Sequence[str]]
 
 
 def pieces(text_class: str, seed: str) -> Iterator[str]:
-    """Paragraphs, functions or documents without end; `repetitive` gives one paragraph again and again.
-
-    Raises KeyError for a class that is not one of CLASSES.
-    """
+    """Paragraphs, functions or documents of one of CLASSES, without end; `repetitive` repeats one paragraph."""
     if text_class == "repetitive":
         paragraph = next(pieces("natural", f"{seed}/repetitive"))
         yield from (f"Copy {number}.\n{paragraph}" for number in count(1))

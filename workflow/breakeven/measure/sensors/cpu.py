@@ -2,9 +2,11 @@
 
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
+from typing import Any
 
 import psutil
 
@@ -27,7 +29,7 @@ class HostLoad:
         """Readings by quantity; the busy share is absent right after the start."""
         memory = psutil.virtual_memory()
         readings = {
-            "load_1m": os.getloadavg()[0],
+            "load_1m": psutil.getloadavg()[0],
             "memory_used_bytes": float(memory.used),
             "memory_available_bytes": float(memory.available),
         }
@@ -51,7 +53,7 @@ class HostClock:
         frequency = psutil.cpu_freq()
         if frequency is not None and frequency.current > 0:
             readings["cpu_frequency_mhz"] = frequency.current
-        chips = psutil.sensors_temperatures()
+        chips: dict[str, list[Any]] = getattr(psutil, "sensors_temperatures", dict)()  # not on every system
         if hot := [entry.current for name in PACKAGE_TEMPERATURES for entry in chips.get(name, [])]:
             readings["temperature_cpu_c"] = max(hot)
         return readings
@@ -90,12 +92,11 @@ class OtherProcesses:
         }
         self._before = now
         busy = {process: percent for process, percent in used.items() if percent >= BUSY_PERCENT}
-        by_name: Counter[str] = Counter()
+        by_name: defaultdict[str, float] = defaultdict(float)
         for process, percent in busy.items():
-            by_name[process.name] += percent  # type: ignore[assignment]
-        named = {
-            f"busy_process_percent:{name}": share for name, share in by_name.most_common(NAMED_PROCESSES)
-        }
+            by_name[process.name] += percent
+        busiest = nlargest(NAMED_PROCESSES, by_name, key=by_name.__getitem__)
+        named = {f"busy_process_percent:{name}": by_name[name] for name in busiest}
         return {"other_busy_processes": float(len(busy)), **named}
 
 
@@ -116,9 +117,7 @@ def outside(processes: Iterable[ProcessTime], own: set[int]) -> list[ProcessTime
 
 def _cpu_seconds() -> tuple[float, float]:
     times = psutil.cpu_times()._asdict()
-    total = sum(
-        seconds for name, seconds in times.items() if not name.startswith("guest")
-    )  # user holds guest
+    total = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))  # part of user
     return total - times["idle"] - times.get("iowait", 0.0), total
 
 
