@@ -223,4 +223,6 @@ def check_bytes(b: float, b_bytes: float, baseline_share: float | None) -> Bytes
             ratio, None, f"{words}; the baseline reaches only {baseline_share:.0%} of the bandwidth: no check"
         )
     explain = not 1 / EXPLAIN_RATIO <= ratio <= EXPLAIN_RATIO
-    return BytesCheck(ratio, explain, f"{words}: explain this" if explain else f"{words}: they agree")
+    return BytesCheck(
+        ratio, explain, f"{words}: explain this" if explain else f"{words}: within a factor of 3"
+    )
