@@ -20,47 +20,37 @@ def check(entries: Sequence[Entry]) -> list[Problem]:
     ]
 
 
+def _at(entry: Entry, key: str, value: str, allowed: str, dangling: bool = False) -> Problem:
+    return Problem(entry.origin, entry.id, key, value, allowed, dangling)
+
+
 def _values(entries: Iterable[Entry]) -> Iterator[Problem]:
     for entry in entries:
         days = [("date", entry.date), *(("notes.date", note.date) for note in entry.notes)]
         for key, day in [*days, *(("history.date", change.date) for change in entry.history)]:
             if day is not None and not _is_day(day):
-                yield Problem(entry.origin, entry.id, key, day, "a day of the calendar, YYYY-MM-DD")
+                yield _at(entry, key, day, "a day of the calendar, YYYY-MM-DD")
         if entry.interval:
             low, high = entry.interval
             if low > high:
-                yield Problem(entry.origin, entry.id, "interval", f"[{low}, {high}]", "[low, high]")
+                yield _at(entry, "interval", f"[{low}, {high}]", "[low, high]")
             elif entry.factor is not None and not low <= entry.factor <= high:
-                yield Problem(
-                    entry.origin,
-                    entry.id,
-                    "factor",
-                    str(entry.factor),
-                    f"a value inside its interval [{low}, {high}]",
-                )
+                yield _at(entry, "factor", str(entry.factor), f"a value inside its interval [{low}, {high}]")
         for past in entry.history:
             if past.was in CLOSED and past.now in IN_FAVOUR:
                 found = f"{past.was} changed to {past.now} by hand"
                 allowed = "a new entry that supersedes this one, with its evidence"
-                yield Problem(entry.origin, entry.id, "verdict", found, allowed)
+                yield _at(entry, "verdict", found, allowed)
         if entry.source != "imported" and entry.verdict in CLOSED and not entry.reopen:
-            yield Problem(
-                entry.origin, entry.id, "reopen", "nothing", f"what reopens it, for {entry.verdict}"
-            )
+            yield _at(entry, "reopen", "nothing", f"what reopens it, for {entry.verdict}")
         if entry.source != "imported" and entry.verdict == "superseded" and entry.superseded_by is None:
-            yield Problem(entry.origin, entry.id, "superseded_by", "nothing", "the id of the successor")
+            yield _at(entry, "superseded_by", "nothing", "the id of the successor")
         for condition in entry.reopen:
             machine = (condition.quantity, condition.op, condition.value)
             if None in machine and (machine != (None, None, None) or condition.at_n is not None):
-                yield Problem(
-                    entry.origin,
-                    entry.id,
-                    "reopen",
-                    condition.words,
-                    "quantity, op and value together, or words alone",
-                )
+                yield _at(entry, "reopen", condition.words, "quantity, op and value together, or words alone")
             elif isinstance(condition.value, str) and condition.op not in ("==", "!="):
-                yield Problem(entry.origin, entry.id, "reopen.op", str(condition.op), "== or != for a text")
+                yield _at(entry, "reopen.op", str(condition.op), "== or != for a text")
 
 
 def _is_day(text: str) -> bool:
@@ -93,9 +83,8 @@ def _supersession(entries: Sequence[Entry]) -> Iterator[Problem]:
             if old not in known:
                 yield _dangling(entry, "supersedes", old, known)
             elif known[old].superseded_by != entry.id:
-                yield Problem(
-                    entry.origin,
-                    entry.id,
+                yield _at(
+                    entry,
                     "supersedes",
                     f"{old}, which names {known[old].superseded_by or 'no successor'}",
                     f"an entry whose superseded_by is {entry.id}",
@@ -106,34 +95,20 @@ def _supersession(entries: Sequence[Entry]) -> Iterator[Problem]:
         if new not in known:
             yield _dangling(entry, "superseded_by", new, known)
         elif entry.id not in known[new].supersedes:
-            yield Problem(
-                entry.origin, entry.id, "superseded_by", new, f"an entry that supersedes {entry.id}"
-            )
+            yield _at(entry, "superseded_by", new, f"an entry that supersedes {entry.id}")
         if entry.verdict != "superseded":
-            yield Problem(
-                entry.origin,
-                entry.id,
-                "verdict",
-                entry.verdict,
-                f"superseded, since {new} replaces this entry",
-            )
+            yield _at(entry, "verdict", entry.verdict, f"superseded, since {new} replaces this entry")
 
 
 def _dangling(entry: Entry, key: str, name: str, known: Collection[str]) -> Problem:
-    return Problem(
-        entry.origin, entry.id, key, f"{name}, which is not in the ledger", near(name, known), True
-    )
+    return _at(entry, key, f"{name}, which is not in the ledger", near(name, known), True)
 
 
 def near(name: str, known: Collection[str]) -> str:
     """The ids that a mistyped one may stand for, for an error message."""
     parts = set(name.split("-"))
     likely = sorted(known, key=lambda other: (-len(parts & set(other.split("-"))), other))[:3]
-    return (
-        f"an id of the ledger, such as {', '.join(likely)}"
-        if likely
-        else "an id of the ledger, which is empty"
-    )
+    return f"an id of the ledger, such as {', '.join(likely)}" if likely else "nothing: the ledger is empty"
 
 
 def _cycles(entries: Iterable[Entry]) -> Iterator[Problem]:
@@ -168,9 +143,10 @@ def _contradictions(entries: Iterable[Entry]) -> Iterator[Problem]:
         if key is not None and entry.in_force:
             groups[key].append(entry)
     for group in groups.values():
-        for good in [entry for entry in group if entry.verdict in IN_FAVOUR]:
-            for bad in [entry for entry in group if entry.verdict in CLOSED]:
-                if scope.comparable(good, bad):
-                    found = f"{bad.verdict}, while {good.id} of the same setting is {good.verdict}"
-                    allowed = "one verdict in force: date both, or let one supersede the other"
-                    yield Problem(bad.origin, bad.id, "verdict", found, allowed)
+        in_favour = [entry for entry in group if entry.verdict in IN_FAVOUR]
+        for bad in [entry for entry in group if entry.verdict in CLOSED]:
+            good = next((entry for entry in in_favour if scope.comparable(entry, bad)), None)
+            if good:
+                found = f"{bad.verdict}, while {good.id} of the same setting is {good.verdict}"
+                allowed = "one verdict in force: date both, or let one supersede the other"
+                yield Problem(bad.origin, bad.id, "verdict", found, allowed)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown as RichMarkdown
 
 from breakeven.errors import BreakevenError
-from breakeven.publish.escape import one_line
+from breakeven.publish.escape import one_line, printable
 from breakeven.publish.ledger.check import near
 from breakeven.publish.ledger.files import Ledger, import_ledger, read_ledger
 from breakeven.publish.ledger.imported import export_rows
@@ -122,5 +122,5 @@ def _messages() -> Iterator[None]:
     try:
         yield
     except BreakevenError as error:
-        typer.echo(str(error), err=True)
+        typer.echo("\n".join(map(printable, str(error).split("\n"))), err=True)
         raise typer.Exit(1) from error

@@ -21,9 +21,11 @@ def entries_of(findings: Mapping[str, Any], origin: str = "findings") -> list[En
     Raises BreakevenError naming entry, key, value and what is allowed.
     """
     experiment = findings.get("experiment")
-    if not isinstance(experiment, str) or not isinstance(findings.get("findings"), list):
+    listed = findings.get("findings")
+    sound = isinstance(listed, list) and all(isinstance(finding, Mapping) for finding in listed)
+    if not isinstance(experiment, str) or not sound:
         raise BreakevenError(
-            f"{origin}: found no `experiment` name with a list `findings`; run the verdict again"
+            f"{origin}: found no `experiment` name with a list `findings` of objects; build it again"
         )
     documents = [_document(findings, finding) for finding in findings["findings"]]
     doubled = {name for name, count in Counter(each["id"] for each in documents).items() if count > 1}
@@ -55,7 +57,7 @@ def _document(findings: Mapping[str, Any], finding: Mapping[str, Any]) -> dict[s
             "report": findings.get("report", f"reports/{experiment}.md"),
             "files": finding.get("evidence", findings.get("evidence")) or [],
         },
-        "flags": list(finding.get("flags") or []),
+        "flags": finding.get("flags") or [],
     }
 
 

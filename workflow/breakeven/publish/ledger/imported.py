@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from breakeven.errors import ConfigError
@@ -190,5 +190,5 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
             ordinal += 1
             name = f"{entry.id}-{ordinal}"
         taken.add(name)
-        made.append(entry if name == entry.id else Entry(**{**vars(entry), "id": name}))
+        made.append(replace(entry, id=name))
     return made

@@ -82,7 +82,7 @@ def hand_written_of(text: str, file: str) -> tuple[list[Entry], Notes]:
     for written in _items(document, "entries"):
         if not isinstance(written.get("id"), str):
             continue
-        for key in SET_BY_PROGRAM & set(written):
+        for key in sorted(SET_BY_PROGRAM & set(written)):
             value = str(written.pop(key))
             problems.append(Problem(file, written["id"], key, value, "no such key: the program sets it"))
         entry = {**written, "source": "hand-written"}

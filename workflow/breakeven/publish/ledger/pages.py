@@ -116,6 +116,6 @@ def _link(entry: Entry) -> Markdown:
 
 def _render(template: str, **values: Any) -> str:
     jinja = environment()
-    jinja.filters.update(factor=factor_text, quantity=quantity_text, table=_table, link=_link, page=_page)
+    jinja.filters.update(factor=factor_text, quantity=quantity_text, table=_table, link=_link)
     jinja.globals["joined"] = joined
     return jinja.get_template(f"{template}.md.j2").render(**values)

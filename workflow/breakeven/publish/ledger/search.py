@@ -50,5 +50,5 @@ def _texts(entry: Entry) -> Iterator[tuple[float, str]]:
                 yield weight, str(value).casefold()
     for text in [*entry.flags, *(note.text for note in entry.notes), *(each.words for each in entry.reopen)]:
         yield 1.0, text.casefold()
-    if entry.imported:
-        yield 1.0, entry.imported.row.casefold()
+    if entry.evidence.report:
+        yield 1.0, entry.evidence.report.casefold()

@@ -45,7 +45,9 @@ def supersede(entries: Sequence[Entry], fresh: set[str]) -> list[Entry]:
     if len(made) < len(entries):
         return list(entries)
     for entry in entries:
-        for old in entry.supersedes:
+        claims = [old for old in entry.supersedes if _may_claim(entry, made.get(old))]
+        made[entry.id] = replace(made[entry.id], supersedes=tuple(claims))
+        for old in claims:
             if old in made and made[old].superseded_by is None:
                 made[old] = _replaced(made[old], entry)
     for entry in entries:
@@ -55,6 +57,11 @@ def supersede(entries: Sequence[Entry], fresh: set[str]) -> list[Entry]:
     for group in _dated_groups(made):
         _sweep(made, sorted(group, key=lambda name: (made[name].date or "", name in fresh, name)), fresh)
     return list(made.values())
+
+
+def _may_claim(entry: Entry, old: Entry | None) -> bool:
+    """A person's word stands; a run's claim falls with a verdict that no longer contradicts the old one."""
+    return entry.source != "measured" or old is None or scope.overturns(entry, old)
 
 
 def _dated_groups(made: dict[str, Entry]) -> list[list[str]]:
