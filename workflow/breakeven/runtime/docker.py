@@ -232,6 +232,15 @@ def image_digest(image: Image) -> str:
     return str(digests[0] if digests else image.id)
 
 
+def running_names(docker_host: str | None = None) -> dict[str, str]:
+    """Names of running containers by id; empty when no engine answers."""
+    try:
+        with contextlib.closing(connect(docker_host)) as client:
+            return {str(container.id): str(container.name) for container in client.containers.list()}
+    except (BreakevenError, *_ENGINE_ERRORS):
+        return {}
+
+
 def _container_name(owner: Owner) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"breakeven-{owner.experiment}-{owner.arm}-{owner.launch[:8]}")
 

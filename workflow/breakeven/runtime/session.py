@@ -3,11 +3,13 @@
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from breakeven.errors import ConfigError
-from breakeven.runtime import LaunchSpec, Runtime, Server, docker, lock, port, process
+from breakeven.runtime import LaunchSpec, Runtime, Server, docker, lock, port, process, tenants
 from breakeven.runtime.attach import AttachRuntime
 from breakeven.runtime.docker import DockerRuntime
+from breakeven.runtime.idle import Limits, wait_until_idle
 from breakeven.runtime.process import ProcessRuntime
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,19 @@ def named(name: str) -> Runtime:
     return RUNTIMES[name]()
 
 
+def idle_gate(
+    device: str, limits: Limits, timeout_s: float, docker_host: str | None = None
+) -> Callable[[], None]:
+    """The `idle` of `serve`: waits until nobody else is on the device, DeviceBusyError after `timeout_s`."""
+
+    def wait() -> None:
+        if device != "cpu" or limits.cpu_share is not None:
+            names = partial(docker.running_names, docker_host)
+            wait_until_idle(partial(tenants.read, device, names), limits, timeout_s)
+
+    return wait
+
+
 @contextlib.contextmanager
 def serve(
     runtime: Runtime,
@@ -38,8 +53,10 @@ def serve(
 
     The device's lock comes first; under it, and only then, what dead jobs left on the device is ended; then
     the port must be free and `idle` return (it raises when the device stays busy); then the server is
-    launched. Raises DeviceBusyError naming the holder when the device is not to be had within `lock_wait_s`
-    seconds, or the port is taken.
+    launched. A server that is attached to has port and device already: neither is asked about.
+
+    Raises DeviceBusyError naming the holder when the device is not to be had within `lock_wait_s` seconds, or
+    the port is taken.
     """
     with lock.hold(spec.device, spec.experiment, spec.arm, lock_wait_s):
         for ended in (
@@ -49,7 +66,7 @@ def serve(
             logger.warning("ended a server left by an earlier run: %s", ended)
         if runtime.name != AttachRuntime.name:
             port.require_free(spec.host, spec.port)
-        if idle is not None:
-            idle()
+            if idle is not None:
+                idle()
         with runtime.launch(spec) as server:
             yield server
