@@ -6,17 +6,19 @@ a resolved arm holds the whole server it runs, so nothing has to be merged later
 them to know what is out of date.
 """
 
+import hashlib
 import itertools
 import json
 from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
+from breakeven.analysis import looks
 from breakeven.demo import Recipe
 from breakeven.engine.registry import speculation_asked
 from breakeven.errors import ConfigError
@@ -24,8 +26,8 @@ from breakeven.errors import ConfigError
 PROTOCOL = 1
 """Version of what a launch does; a change measures everything again."""
 
-LOOKS = (3, 5, 8)
-"""Rounds after which `rounds: auto` looks at the result (Method 4)."""
+LOOKS = tuple(sorted(looks.LOOKS))
+"""Rounds after which `rounds: auto` looks at the result."""
 
 MACHINE_FILE = Path("config/config.yaml")
 
@@ -40,7 +42,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML in which a key that stands twice is an error instead of a silent loss."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(
@@ -61,7 +63,9 @@ def read_yaml(path: Path) -> Any:
 
 @cache
 def _schema(name: str) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads((files("breakeven") / "schemas" / f"{name}.schema.json").read_text())
+    schema: dict[str, Any] = json.loads(
+        (package_files("breakeven") / "schemas" / f"{name}.schema.json").read_text()
+    )
     return schema
 
 
@@ -83,17 +87,19 @@ def _deepest(error: ValidationError) -> ValidationError:
 
 def _say(error: ValidationError) -> str:
     key = ".".join(str(part) for part in error.absolute_path) or "top level"
-    description = error.schema.get("description", "") if isinstance(error.schema, Mapping) else ""
-    if error.validator == "additionalProperties":
-        known = sorted(error.schema.get("properties", {}))
-        unknown = sorted(set(error.instance) - set(known))
-        return f"key {key}: unknown {', '.join(unknown)}; allowed: {', '.join(known)}"
-    if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
-        return f"key {key}: missing {', '.join(missing)}"
-    if error.validator in ("enum", "const"):
-        allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
-        return f"key {key}: found {error.instance!r}; allowed: {', '.join(map(str, allowed))}"
+    schema: Any = error.schema
+    expected: Any = error.validator_value
+    match error.validator:
+        case "additionalProperties":
+            unknown = sorted(set(error.instance) - set(schema.get("properties", {})))
+            return f"key {key}: unknown {', '.join(unknown)}; allowed: {', '.join(sorted(schema.get('properties', {})))}"
+        case "required":
+            return f"key {key}: missing {', '.join(name for name in expected if name not in error.instance)}"
+        case "enum":
+            return f"key {key}: found {error.instance!r}; allowed: {', '.join(map(str, expected))}"
+        case "const":
+            return f"key {key}: found {error.instance!r}; allowed: {expected}"
+    description = schema.get("description")
     return f"key {key}: {error.message}" + (f" ({description})" if description else "")
 
 
@@ -136,7 +142,21 @@ def experiment(path: Path) -> dict[str, Any]:
         [resolved["variable"]] if isinstance(resolved["variable"], str) else resolved["variable"]
     )
     _refuse_nonsense(resolved, path)
+    resolved["prompt_files"] = dict(_prompt_files(resolved["workload"]["prompts"], path))
     return resolved
+
+
+def _prompt_files(classes: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
+    """Hash of every prompt file: another text under the same name is another workload."""
+    for name, prompts in classes.items():
+        for entry in map(Path, prompts.get("files", [])):
+            files = [entry] if entry.is_file() else sorted(p for p in entry.rglob("*") if p.is_file())
+            if not files:
+                raise ConfigError(
+                    f"{path}: workload.prompts.{name}.files names {entry}, where there is no file"
+                )
+            for file in files:
+                yield str(file), hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _expand(matrix: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -250,6 +270,7 @@ def serve_key(spec: Mapping[str, Any], arm: str) -> str:
             "runtime": spec["runtime"],
             **{key: resolved[key] for key in ("program", "image", "server") if resolved[key] is not None},
             "workload": spec["workload"],
+            "prompt_files": spec["prompt_files"],
             "seed": spec["seed"],
         }
     )
@@ -266,6 +287,8 @@ def expect_key(spec: Mapping[str, Any], arm: str) -> str:
             "n_spec": resolved["n_spec"],
             "method": resolved["method"],
             "strict": spec.get("strict", []),
+            "variable": spec["variable"],
+            "repeat_of": resolved["repeat_of"],
         }
     )
 

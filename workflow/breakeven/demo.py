@@ -89,7 +89,8 @@ def _block(
     index: int, r: Recipe, rng: np.random.Generator, *, noise: float, full_attention: bool
 ) -> dict[str, Array]:
     def linear(out: int, into: int, strength: float = 1.0) -> Array:
-        return (strength * rng.standard_normal((out, into)) / np.sqrt(into)).astype(np.float32)
+        weights: Array = (strength * rng.standard_normal((out, into)) / np.sqrt(into)).astype(np.float32)
+        return weights
 
     inner, key = r.state * r.time_step_rank, r.state * r.groups
     block: dict[str, Array] = {

@@ -46,27 +46,19 @@ def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
     _write_json(Path(out), record)
 
 
-def verify(
-    wanted: str,
-    variable: str,
-    repeat_of: str,
-    bring_up: str,
-    log: str,
-    base_bring_up: str,
-    base_log: str,
-    out: str,
-) -> None:
+def verify(wanted: str, bring_up: str, log: str, base_bring_up: str, base_log: str, out: str) -> None:
     """Facts of the log, gates on them, and what differs from the baseline."""
     from breakeven.verify.stage import verify as judge
 
+    asked = json.loads(wanted)
     verdict = judge(
         _read_json(Path(bring_up)),
         Path(log),
         _read_json(Path(base_bring_up)),
         Path(base_log),
-        json.loads(wanted),
-        json.loads(variable),
-        repeat_of or None,
+        asked,
+        asked["variable"],
+        asked["repeat_of"],
     )
     _write_json(Path(out), verdict)
 
@@ -85,7 +77,8 @@ def sweep(experiment: str, arm: str, round: str, serve: str, gate: str, log: str
         "take": uuid4().hex[:12],
         "started_at": time.time(),
     }
-    rows, telemetry = Rows(), []
+    rows = Rows()
+    telemetry: list[dict[str, Any]] = []
     verified = _read_json(Path(gate))
     if verified["passed"]:
         _say_launch(experiment, arm, f"round {round}")
@@ -139,7 +132,9 @@ def _measured(
                 "this launch is not the arm that was verified: " + "; ".join(d.message for d in drift)
             )
         began = time.monotonic()
-        sampler = Telemetry([settings["device"]], settings["telemetry_period_s"])
+        sampler = Telemetry(
+            [settings["device"]], settings["telemetry_period_s"], own_pids=[up.server.identity.pid or 0]
+        )
         try:
             with sampler:
                 requests.run(
@@ -159,7 +154,7 @@ def _measured(
             "reason": None,
             "identity": identity(up.server),
             "evidence": up.evidence,
-            "host": host_facts(),
+            "host": host_facts(settings.get("host_name")),
             "telemetry_missing": sampler.missing,
             "ready_s": up.ready_s,
             "measure_s": measured - began,

@@ -61,18 +61,11 @@ rule verify:
     priority: 2_000_000
     params:
         wanted=wanted,
-        variable=lambda wildcards: json.dumps(
-            experiment(wildcards.experiment)["variable"]
-        ),
-        repeat_of=lambda wildcards: experiment(wildcards.experiment)["arms"][
-            wildcards.arm
-        ]["repeat_of"]
-        or "",
         code=code_hash("engine", "verify"),
     message:
         "verify {wildcards.experiment}/{wildcards.arm}: is it the arm it claims to be?"
     shell:
-        "python -m breakeven.job verify {params.wanted:q} {params.variable:q} {params.repeat_of:q} {input} {output}"
+        "python -m breakeven.job verify {params.wanted:q} {input} {output}"
 
 
 rule sweep:

@@ -90,8 +90,8 @@ class Engine(Protocol):
         """Understand the payload of one `data:` line. Raises ValueError when it is not this engine's."""
         ...
 
-    def tokenize(self, text: str) -> Request:
-        """Request that turns text into token ids, no special tokens added."""
+    def tokenize(self, text: str, special: bool = False) -> Request:
+        """Request that turns text into token ids; `special` adds those that every prompt of the model starts with."""
         ...
 
     def tokens(self, answer: Mapping[str, Any]) -> list[int]:

@@ -203,7 +203,7 @@ def parse(argv: Sequence[str]) -> Any:
 
     class Apply(argparse.Action):
         def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-            self.const(params, values)  # type: ignore[misc]
+            self.const(params, values)
 
     def refuse(message: str) -> NoReturn:
         print(f"error: {message}", file=sys.stderr)

@@ -96,9 +96,9 @@ class LlamaCpp:
             stop=answer.get("stop_type"),
         )
 
-    def tokenize(self, text: str) -> Request:
-        """Request that turns text into token ids, no special tokens added."""
-        return Request("/tokenize", {"content": text, "add_special": False})
+    def tokenize(self, text: str, special: bool = False) -> Request:
+        """Request that turns text into token ids; `special` adds those that prompts of the model start with."""
+        return Request("/tokenize", {"content": text, "add_special": special})
 
     def tokens(self, answer: Mapping[str, Any]) -> list[int]:
         """Token ids in the answer to `tokenize`."""

@@ -100,9 +100,9 @@ class Vllm:
             kind = "token" if choice.get("text") or delta.get("content") else "empty"
         return StreamEvent(kind, ids, stop=choice.get("finish_reason"), **counts)  # type: ignore[arg-type]
 
-    def tokenize(self, text: str) -> Request:
-        """Request that turns text into token ids, no special tokens added."""
-        return Request("/tokenize", {"prompt": text, "add_special_tokens": False})
+    def tokenize(self, text: str, special: bool = False) -> Request:
+        """Request that turns text into token ids; `special` adds those that prompts of the model start with."""
+        return Request("/tokenize", {"prompt": text, "add_special_tokens": special})
 
     def tokens(self, answer: Mapping[str, Any]) -> list[int]:
         """Token ids in the answer to `tokenize` or `chat`."""

@@ -128,8 +128,8 @@ def sample(recording: Recording, engine: Engine) -> Sample:
     """The request's figures. What the server did not say is None; a broken stream has an error and no rates."""
     try:
         events = list(understand(recording, engine))
-    except (ValueError, KeyError, TypeError) as error:
-        failed = f"the server's answer could not be read ({type(error).__name__}: {error})"
+    except (ValueError, KeyError, TypeError) as unreadable:
+        failed = f"the server's answer could not be read ({type(unreadable).__name__}: {unreadable})"
         return Sample(recording.started_at, error=recording.error or failed)
     known = {
         name: _last(events, name)
@@ -161,7 +161,7 @@ def _times(events: Sequence[TimedEvent]) -> dict[str, Any]:
     if not carrying:
         return {}
     arrivals = [timed.arrived_s for timed in carrying]
-    counts = [_tokens_of(timed, before) for before, timed in pairwise([None, *carrying])]
+    counts = [_tokens_of(timed, before) for before, timed in zip([None, *carrying], carrying, strict=False)]
     ids = tuple(token for timed in carrying for token in timed.event.token_ids)
     known = None not in counts
     return {

@@ -94,4 +94,4 @@ def _read_from(log: Path, offset: int) -> bytes:
 def _failed(server: Server, engine: Engine, what: str, silent_s: float = 0.0) -> LaunchError:
     server.drain()
     text = _read_from(server.log, 0).decode(errors="replace")
-    return LaunchError(f"{what}\n{diagnose(engine.name, text, server.alive(), silent_s)}\nlog: {server.log}")
+    return LaunchError(f"{what}\n{diagnose(text, server.alive(), silent_s, engine.name)}\nlog: {server.log}")

@@ -46,7 +46,8 @@ def tokenizer(http: httpx.Client, engine: Engine) -> PromptTokenizer:
         answer = answered(engine.chat(messages))
         return tokenize(answer["prompt"]) if "prompt" in answer else engine.tokens(answer)
 
-    return PromptTokenizer(tokenize, render)
+    bos = engine.tokens(answered(engine.tokenize("", special=True)))
+    return PromptTokenizer(tokenize, render, bos)
 
 
 def run(
