@@ -112,7 +112,7 @@ def test_baseline_off_its_record_is_flagged_without_an_interval():
 
 
 def order(rows: list[tuple[str, int, float, str]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["arm", "round", "started_at", "session"])
+    return pd.DataFrame(rows, columns=["arm", "round", "started_at", "session"]).astype({"round": "Int64"})
 
 
 def test_rounds_in_turn_are_shared_and_an_arm_measured_again_alone_is_not():

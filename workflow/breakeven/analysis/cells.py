@@ -22,7 +22,9 @@ from breakeven.tables import FLOAT, INT, LAUNCH_KEYS, TEXT
 
 TG, PP = "tg", "pp"
 USABLE = "ok"
-"""Status of a launch or request that may be analysed."""
+"""Status of a request that may be analysed."""
+RAN = ("measured", USABLE)
+"""Status of a launch that may be analysed."""
 
 CELL = ["arm", "round", "slot", "depth", "prompt_class"]
 REQUEST = ["depth", "prompt_class", "prompt", "rep"]
@@ -40,6 +42,7 @@ REQUEST_COLUMNS = (
 )
 COUNTER_COLUMNS = ("arm", "round", "seq", "counter", "position", "before", "after")
 POSITIONS = "accepted_per_pos"
+CONTRADICTION = "counters contradict the tokens: drafts + accepted exceed them by more than a draft a request"
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens", POSITIONS)
 
 
@@ -212,7 +215,7 @@ def paired(requests: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
 
     `paired`: usable, and so is the same request in every other launch of the round that ran.
     """
-    ran = launches.loc[launches["status"] == USABLE, ["arm", "round", "n_spec"]]
+    ran = launches.loc[launches["status"].isin(RAN), ["arm", "round", "n_spec"]]
     ran = ran.assign(n_spec=ran["n_spec"].astype("Float64").fillna(0).astype(float))
     ran["drafting"] = ran["n_spec"] > 0
     if "gated" in launches:
@@ -280,7 +283,7 @@ def _judge_steps(sums: pd.DataFrame) -> pd.DataFrame:
     reason = np.select(
         [broken, unknown],
         [
-            "counters contradict the tokens: drafts + accepted exceed them by more than a draft a request",
+            CONTRADICTION,
             "accepted tokens are not counted, so steps are not known",
         ],
         default="",
@@ -317,7 +320,7 @@ def cells(requests: pd.DataFrame, launches: pd.DataFrame, experiment: str) -> pd
     """The CELLS table from rows of `per_request` and launches (arm, round, started_at, session, n_spec, status).
 
     `n_spec` is null for an arm that asks for no drafts; `gated`, where given, tells arms whose drafts may be
-    shorter. Launches whose status is not "ok" have no cell.
+    shorter. Launches that did not run have no cell.
     Raises BreakevenError on two launches of one arm and round.
     """
     rows = paired(requests, launches)

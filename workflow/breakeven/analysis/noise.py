@@ -190,11 +190,12 @@ def shared_rounds(launches: pd.DataFrame, baseline: str) -> pd.Series:
     `launches`: arm, round, started_at (s), session. A re-measured arm leaves its rounds.
     """
     ordered = launches.sort_values("started_at", kind="stable", na_position="last")
-    unbroken = (ordered["round"] != ordered["round"].shift()).cumsum()
+    number = ordered["round"].astype(int)
+    unbroken = (number != number.shift()).cumsum()
     block = (
         unbroken.where(ordered["started_at"].notna(), -1).astype(str) + ":" + ordered["session"].astype(str)
     )
     own = ordered[ordered["arm"] == baseline]
-    of_round = dict(zip(own["round"], block[own.index], strict=True))
-    same = block == ordered["round"].map(of_round)
+    of_round = dict(zip(number[own.index], block[own.index], strict=True))
+    same = block == number.map(of_round)
     return same.reindex(launches.index)

@@ -6,7 +6,7 @@ Method 4. E8: two-way analysis of variance of log times, rounds x arms; Cov(log 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg, optimize, stats
@@ -38,6 +38,17 @@ class Contrasts:
     slot: SlotEffect
     estimator: str
     why: str
+
+    def only(self, arms: Sequence[str]) -> "Contrasts":
+        """The same comparison, seen for these arms alone; noise and degrees of freedom stay those of all."""
+        i = [self.arms.index(arm) for arm in arms]
+        return replace(
+            self,
+            arms=tuple(arms),
+            log=self.log[i],
+            cov=self.cov[np.ix_(i, i)],
+            per_round=self.per_round[:, i],
+        )
 
     def se(self, arm: str) -> float:
         """Standard error of one arm's log ratio."""
@@ -142,6 +153,14 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class AnchorFlag:
+    """A cost that contradicts C(0) = 1: of one arm, or of the line (arm is None)."""
+
+    arm: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class CostFit:
     """C(N) = a + b*N over the arms that draft N tokens in every step, in baseline steps."""
 
@@ -154,7 +173,7 @@ class CostFit:
     df: int
     residuals: tuple[float, ...]
     lack: LackOfFit
-    anchor_flags: tuple[str, ...]
+    anchor_flags: tuple[AnchorFlag, ...]
     alternative: Alternative | None
 
     @property
@@ -244,16 +263,18 @@ def _mixture(n: np.ndarray, cost: np.ndarray, experts: tuple[int, int]) -> Alter
     return Alternative("union of experts", dict(zip(names, weights.tolist(), strict=True)), float(spread))
 
 
-def _anchor(a: Estimate | None, arms: Sequence[str], costs: Sequence[Estimate]) -> tuple[str, ...]:
+def _anchor(a: Estimate | None, arms: Sequence[str], costs: Sequence[Estimate]) -> tuple[AnchorFlag, ...]:
     """C(0) = 1 exactly: what surely lies below contradicts a verify step, so the counters are suspect."""
     flags = []
     if a is not None and a.high is not None and a.high < A_LOWEST:
-        flags.append(
-            f"a is below {A_LOWEST} (upper bound {a.high:.3f}): suspect the counters or an outlying arm"
-        )
+        words = f"a is below {A_LOWEST} (upper bound {a.high:.3f}): suspect the counters or an outlying arm"
+        flags.append(AnchorFlag(None, words))
     for arm, cost in zip(arms, costs, strict=True):
         if cost.high is not None and cost.high < 1:
-            flags.append(f"a step of {arm} is cheaper than a baseline step (upper bound {cost.high:.3f})")
+            words = (
+                f"a step of {arm} beats a baseline step (upper bound {cost.high:.3f}): suspect the counters"
+            )
+            flags.append(AnchorFlag(arm, words))
     return tuple(flags)
 
 
