@@ -1,5 +1,7 @@
 """Docker options as the engine gets them, and which engines are taken at all; no engine is asked."""
 
+from pathlib import Path
+
 import pytest
 
 from breakeven.errors import BreakevenError, ConfigError
@@ -11,6 +13,7 @@ def arguments(**options):
     return create_arguments(
         {"image": "local/vllm:1", **options},
         argv=["--model", "/m"],
+        base=Path("/repo"),
         port=18080,
         name="breakeven-exp-base",
         environment={"A": "1"},
@@ -61,9 +64,9 @@ def test_ulimits_as_docker_run_has_them():
 
 
 def test_mounts_in_parts():
-    assert bind_mounts({"mounts": ["/a:/b", "/c:/d:ro"]}) == (
+    assert bind_mounts({"mounts": ["/a:/b", "models:/d:ro"]}, Path("/repo")) == (
         BindMount("/a", "/b", "rw"),
-        BindMount("/c", "/d", "ro"),
+        BindMount("/repo/models", "/d", "ro"),
     )
     assert [mount["ReadOnly"] for mount in arguments(mounts=["/a:/b", "/c:/d:ro"])["mounts"]] == [False, True]
 
@@ -82,7 +85,7 @@ def test_our_labels_cannot_be_overwritten():
         ({"gpus": "0"}, "gpus: '0'"),
         ({"gpus": True}, "gpus: True"),
         ({"ulimits": {"nofile": "many"}}, "ulimit nofile: 'many'"),
-        ({"mounts": ["models:/models"]}, "'models:/models' is not"),
+        ({"mounts": ["/models:models"]}, "'/models:models' is not"),
         ({"mounts": ["/a:/b:z"]}, "'/a:/b:z' is not"),
         ({"mounts": ["/a"]}, "'/a' is not"),
     ],

@@ -135,6 +135,7 @@ class DockerRuntime:
             arguments = create_arguments(
                 spec.options,
                 argv=spec.argv,
+                base=Path.cwd(),
                 port=spec.port,
                 name=_container_name(owner),
                 environment=dict(spec.env) | secrets,
@@ -160,11 +161,11 @@ class DockerRuntime:
 
 def _check_paths(spec: LaunchSpec) -> None:
     """What the engine would only find out after the container was created."""
-    for mount in bind_mounts(spec.options):
+    for mount in bind_mounts(spec.options, Path.cwd()):
         if not Path(mount.source).exists():
             raise ConfigError(
                 f"arm {spec.arm}: mount source {mount.source} does not exist on this host. "
-                "Correct `mounts`, or make the folder."
+                "Correct `mounts`, or make the folder; named volumes are not taken."
             )
     for device in spec.options.get("devices") or ():
         if not Path(device.partition(":")[0]).exists():
@@ -220,7 +221,7 @@ def _identity(spec: LaunchSpec, image: Image, container: Container) -> Identity:
         digest=image_digest(image),
         argv=(*entrypoint, *spec.argv),
         env=dict(spec.env),
-        mounts=tuple(mount.as_record() for mount in bind_mounts(spec.options)),
+        mounts=tuple(mount.as_record() for mount in bind_mounts(spec.options, Path.cwd())),
         container=container.id,
         pid=container.attrs["State"]["Pid"] or None,
     )

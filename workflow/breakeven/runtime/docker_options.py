@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
@@ -64,27 +64,27 @@ def check_names(options: Mapping[str, Any]) -> None:
         )
 
 
-def bind_mounts(options: Mapping[str, Any]) -> tuple[BindMount, ...]:
-    """`mounts` in parts, from `source:target` or `source:target:ro`. Paths must be absolute."""
-    return tuple(_bind_mount(text) for text in options.get("mounts") or ())
+def bind_mounts(options: Mapping[str, Any], base: Path) -> tuple[BindMount, ...]:
+    """`mounts` in parts, from `source:target` or `source:target:ro`; a relative source is below `base`.
+
+    There are no named volumes: what is in them cannot be told from outside.
+    """
+    return tuple(_bind_mount(text, base) for text in options.get("mounts") or ())
 
 
-def _bind_mount(text: str) -> BindMount:
+def _bind_mount(text: str, base: Path) -> BindMount:
     source, _, rest = text.partition(":")
     target, _, mode = rest.partition(":")
-    absolute = PurePosixPath(source).is_absolute() and PurePosixPath(target).is_absolute()
-    if not absolute or mode not in ("", "ro", "rw"):
-        raise ConfigError(
-            f"mount {text!r} is not /source:/target or /source:/target:ro. Named volumes are not taken: "
-            "what is in them cannot be told from outside."
-        )
-    return BindMount(source, target, mode or "rw")
+    if not source or not PurePosixPath(target).is_absolute() or mode not in ("", "ro", "rw"):
+        raise ConfigError(f"mount {text!r} is not source:/target or source:/target:ro.")
+    return BindMount(str(base / source), target, mode or "rw")
 
 
 def create_arguments(
     options: Mapping[str, Any],
     *,
     argv: Sequence[str],
+    base: Path,
     port: int,
     name: str,
     environment: Mapping[str, str],
@@ -92,8 +92,9 @@ def create_arguments(
 ) -> dict[str, Any]:
     """Keyword arguments of `DockerClient.containers.create` for a server published on 127.0.0.1:`port`.
 
-    `argv` follows the entrypoint. An init process is added (`init: false` takes it away): as process 1 of its
-    container a server without a handler of its own would not hear SIGTERM. Raises ConfigError.
+    `argv` follows the entrypoint; relative mounts are below `base`. An init process is added (`init: false`
+    takes it away): as process 1 of its container a server without a handler of its own would not hear SIGTERM.
+    Raises ConfigError.
     """
     check_names(options)
     arguments = {
@@ -114,7 +115,7 @@ def create_arguments(
         "device_requests": _device_requests(options.get("gpus")),
         "mounts": [
             Mount(mount.target, mount.source, type="bind", read_only=mount.mode == "ro")
-            for mount in bind_mounts(options)
+            for mount in bind_mounts(options, base)
         ],
     }
     arguments |= {theirs: options.get(ours) for ours, theirs in _AS_THEY_ARE.items()}
