@@ -30,6 +30,7 @@ BASE = facts(
     max_concurrency=30.5,
     compile_s=31.0,
     spec_active=False,
+    spec_initialized=False,
 )
 
 
@@ -44,6 +45,7 @@ MTP = changed(
     kv_tokens=942_000,
     max_concurrency=28.7,
     spec_active=True,
+    spec_initialized=True,
     spec_method="mtp",
     spec_n=1,
     drafter_loaded=True,

@@ -112,8 +112,8 @@ def test_a_launch_with_another_kernel_is_not_the_verified_arm() -> None:
 
 
 def test_a_consequence_between_arms_is_drift_between_launches_of_one_arm() -> None:
-    drift = launch_drift(MTP, changed(MTP, cudagraph_mode="PIECEWISE", spec_active=False))
-    assert {d.name for d in drift if d.blocks} == {"cudagraph_mode", "spec_active"}
+    drift = launch_drift(MTP, changed(MTP, cudagraph_mode="PIECEWISE", spec_initialized=False))
+    assert {d.name for d in drift if d.blocks} == {"cudagraph_mode", "spec_initialized"}
 
 
 def test_capacity_that_follows_free_memory_may_vary_by_a_percent() -> None:

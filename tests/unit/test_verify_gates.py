@@ -268,3 +268,7 @@ def test_an_attached_server_that_says_otherwise_is_refused() -> None:
     assert "draft length as asked: spec_n" in blocking(
         changed(MTP, spec_n=3), ASKS_MTP | {"runtime": "attach"}
     )
+
+
+def test_the_kernel_of_the_verify_step_is_there_in_speculating_arms_only() -> None:
+    assert not blocking(changed(MTP, gdn_spec_decode_kernel="Triton"))

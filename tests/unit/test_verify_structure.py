@@ -15,7 +15,14 @@ LOGS = {"mtp1": MTP, "base": BASE, "triton": changed(MTP, kernel="TritonScaledMM
 
 
 def identity(*argv: str, **other: Any) -> dict[str, Any]:
-    return {"engine": "vllm", "runtime": "docker", "digest": "sha256:aa", "argv": ["/m", *argv], "env": {}, **other}
+    return {
+        "engine": "vllm",
+        "runtime": "docker",
+        "digest": "sha256:aa",
+        "argv": ["/m", *argv],
+        "env": {},
+        **other,
+    }
 
 
 IDENTITIES = {

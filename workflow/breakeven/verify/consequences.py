@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from breakeven.engine.facts import Fact
+
 
 @dataclass(frozen=True)
 class Consequence:
@@ -29,6 +31,9 @@ _GRAPHS = "the engine captures other graphs for speculative batches"
 _SPECULATION = "speculation itself"
 
 CONSEQUENCES: Mapping[str, Consequence] = {
+    "*spec_decode_kernel": Consequence(
+        "kernel of the verify step", "only a speculating arm verifies", "only a speculating arm verifies"
+    ),
     "spec_*": Consequence("speculation", _SPECULATION, _SPECULATION),
     "requested_spec*": Consequence("speculation asked for", _SPECULATION, _SPECULATION),
     "draft_*": Consequence("drafter", "it runs in this arm only"),
@@ -48,6 +53,8 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     "synthetic_acceptance": Consequence("forced acceptance", _SPECULATION, _SPECULATION),
     "min_hits": Consequence("n-gram hits", _SPECULATION, _SPECULATION),
     "n_match": Consequence("n-gram match length", _SPECULATION, _SPECULATION),
+    "resolved_spec": Consequence("speculation", _SPECULATION, _SPECULATION),
+    "warning": Consequence("warnings", "they are listed under findings", "they are listed under findings"),
     "weights_unexpected": Consequence("unused weights", "the drafter's weights are used in one arm only"),
     "weights_unused*": Consequence("unused weights", "the drafter's weights are used in one arm only"),
     "kv_tokens": Consequence("KV capacity", _POOL),
@@ -106,16 +113,8 @@ CONSEQUENCES: Mapping[str, Consequence] = {
 }
 
 CONTAMINATION: Sequence[str] = (
-    *(
-        "kernel*",
-        "*_kernel",
-        "*_kernels",
-        "moe_*",
-        "attention_backend*",
-        "decode_backend",
-        "linear_backend",
-        "backend*",
-    ),
+    *("kernel*", "*_kernel", "*_kernels", "moe_*", "attention_backend*", "decode_backend", "linear_backend"),
+    *("backend*", "fallback", "falls_back_to", "wanted", "count"),
     *("quant*", "*dtype", "kv_type_*", "arch*", "model", "model_type", "n_layer", "n_expert*"),
     *("version", "engine_gen", "build*", "commit", "compiler", "platform", "load_backend"),
     *(
@@ -141,7 +140,16 @@ CONTAMINATION: Sequence[str] = (
         "n_ubatch",
         "n_slots",
     ),
-    *("max_model_len", "context_len", "concurrency_len", "kv_size", "kv_cells", "kv_unified", "seed"),
+    *(
+        "max_model_len",
+        "context_len",
+        "concurrency_len",
+        "kv_size",
+        "kv_cells",
+        "kv_layout",
+        "kv_unified",
+        "seed",
+    ),
     *("gpu_mem_util*", "mem_fraction_static", "enforce_eager", "disable_*", "num_gpu_blocks_override"),
     *("weights_uninitialized", "weights_missing", "power_cap*", "clock*"),
 )
@@ -152,12 +160,38 @@ LISTS_THAT_A_DRAFTER_EXTENDS: Sequence[str] = ("architectures",)
 
 RUN_FACTS: Sequence[str] = (
     *("*_s", "*_ms", "*_secs", "*_at", "*free*", "*pid*", "port", "host", "url", "date", "time*", "ready"),
-    *("non_default_args", "requested_spec_text", "verbosity", "graphs_reused"),
+    *(
+        "non_default_args",
+        "requested_spec_text",
+        "verbosity",
+        "graphs_reused",
+        "process",
+        "rank",
+        "*_lines",
+        "flag",
+    ),
+    "jit_kernels",
 )
 """Facts that name a run and not an arm, or that repeat the command line, which is compared by itself."""
 
-UNSTEADY: Sequence[str] = ("compile_cache_hit", "graph_gib*", "graph_mib*")
-"""May differ between two launches of one arm: caches fill, graph memory is a difference of two readings."""
+WITHOUT_A_LINE: Sequence[str] = (
+    *(
+        "spec_*",
+        "requested_spec",
+        "resolved_spec",
+        "draft*_loaded",
+        "attention_backend",
+        "backend",
+        "version",
+    ),
+    *("block_size", "kv_tokens", "*kv_mib", "hybrid", "graphs_*", "graph_*", "largest", "fallback"),
+)
+"""Facts of start-up that the reader derives from others. Every other fact without a line of its own adds up requests
+(statistics), and says nothing about the arm."""
+
+UNSTEADY: Sequence[str] = ("compile_cache_hit", "graph_gib*", "graph_mib*", "warning", "spec_active")
+"""May differ between two launches of one arm: caches fill, graph memory is a difference of two readings, warnings
+come while serving, and an n-gram drafter is seen at work only once a text repeats (`spec_initialized` is steady)."""
 
 CAPACITY: Sequence[str] = (
     *(
@@ -250,6 +284,13 @@ def facts_set_by(variables: Collection[str]) -> tuple[str, ...]:
         if any(fnmatchcase(variable, name) or fnmatchcase(name, variable) for variable in variables)
         for glob in globs
     )
+
+
+def names_the_arm(fact: Fact) -> bool:
+    """Whether a fact says what was started, and not how a run of it went."""
+    if fact.line_number is None and not matches(fact.name, WITHOUT_A_LINE):
+        return False
+    return not matches(fact.name, RUN_FACTS)
 
 
 def consequence_of(fact: str) -> Consequence | None:

@@ -9,11 +9,11 @@ from breakeven.verify.consequences import (
     CAPACITY_TOLERANCE,
     CONTAMINATION,
     LISTS_THAT_A_DRAFTER_EXTENDS,
-    RUN_FACTS,
     UNSTEADY,
     Consequence,
     consequence_of,
     matches,
+    names_the_arm,
 )
 from breakeven.verify.difference import Difference, Meaning
 from breakeven.verify.expectation import only_adds, same, shown
@@ -82,9 +82,10 @@ def launch_drift(verified: Facts, now: Facts) -> tuple[Difference, ...]:
 
 
 def _differing(one: Facts, other: Facts) -> Iterator[tuple[str, Any, Any]]:
-    for name in sorted({*one, *other}):
+    names = {fact.name for facts in (one, other) for fact in facts.facts.values() if names_the_arm(fact)}
+    for name in sorted(names):
         here, there = one.get(name), other.get(name)
-        if not matches(name, RUN_FACTS) and not same(here, there):
+        if not same(here, there):
             yield name, here, there
 
 

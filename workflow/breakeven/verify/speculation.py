@@ -1,6 +1,9 @@
 """Names of speculative methods: one method under the spellings of flags, logs and versions."""
 
+import re
 from collections.abc import Mapping
+
+from breakeven.engine.facts import Facts
 
 SPELLINGS: Mapping[str, str] = {
     "simple": "draft-model",
@@ -17,11 +20,11 @@ WITHOUT_DRAFTER = ("ngram", "suffix")
 
 
 def methods(text: str) -> frozenset[str]:
-    """The methods that a flag or a log line names; several stand with commas between them.
+    """The methods that a flag or a log line names; several stand with commas or + between them.
 
     vLLM's `qwen3_5_mtp`, `deepseek_mtp` and the like are its `mtp` since 0.12 ("deprecated and replaced with mtp").
     """
-    named = (part.strip().lower().replace("_", "-") for part in text.split(","))
+    named = (part.strip().lower().replace("_", "-") for part in re.split(r"[,+]", text))
     return frozenset(_canonical(name) for name in named if name and name != "none")
 
 
@@ -35,3 +38,9 @@ def _canonical(name: str) -> str:
 def has_drafter(text: str) -> bool:
     """Whether a method runs a model or head of its own to draft."""
     return any(not name.startswith(WITHOUT_DRAFTER) for name in methods(text))
+
+
+def drafts_every_step(method: str, facts: Facts) -> bool:
+    """Whether one short request shows that a method works: neither n-gram nor gated by confidence or length."""
+    gated = any((facts.get(name) or 0) > 0 for name in ("p_min", "n_min"))
+    return has_drafter(method) and not gated

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from breakeven.engine.facts import Facts
-from breakeven.verify.consequences import RUN_FACTS, consequence_of, matches
+from breakeven.verify.consequences import consequence_of, names_the_arm
 from breakeven.verify.difference import BLOCKING, Difference
 from breakeven.verify.differences import relative
 from breakeven.verify.expectation import same, shown
 from breakeven.verify.flags import parse
 from breakeven.verify.one_variable import RUN_FLAGS
 
+NOT_STATED = shown(None)
 LONGEST = 60
 """Characters of a value that a table cell can hold; the whole value stands in verify.json."""
 
@@ -40,6 +41,12 @@ class Row:
         return any(cell.differs for cell in self.cells)
 
     @property
+    def added(self) -> bool:
+        """Whether the baseline does not state it, the arms that do agree, and it is a consequence."""
+        stated = {cell.text for cell in self.cells if cell.text != NOT_STATED}
+        return self.cells[0].text == NOT_STATED and len(stated) == 1 and self.meaning == ("consequence",)
+
+    @property
     def blocks(self) -> bool:
         """Whether a difference of this row makes an arm invalid."""
         return not BLOCKING.isdisjoint(self.meaning)
@@ -47,11 +54,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Structure:
-    """The table: arms with the baseline first, rows that differ (blocking ones first), rows that do not."""
+    """The table: arms with the baseline first, rows that differ (blocking ones first), rows that do not.
+
+    `added` are consequences that the baseline does not state and all arms that do state alike: a drafter's own facts.
+    """
 
     arms: tuple[str, ...]
     baseline: str
     rows: tuple[Row, ...]
+    added: tuple[Row, ...]
     same: tuple[Row, ...]
 
 
@@ -77,7 +88,8 @@ def table(
     return Structure(
         arms=order,
         baseline=baseline,
-        rows=tuple(sorted((row for row in rows if row.differs), key=lambda row: not row.blocks)),
+        rows=tuple(sorted((r for r in rows if r.differs and not r.added), key=lambda row: not row.blocks)),
+        added=tuple(row for row in rows if row.added),
         same=tuple(row for row in rows if not row.differs),
     )
 
@@ -106,7 +118,7 @@ def _row_name(difference: Difference) -> str:
 def _values(facts: Facts, described: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that a column shows, by row name: the command line first, then the log."""
     return dict(_started(described)) | {
-        fact.name: fact.value for fact in facts.facts.values() if not matches(fact.name, RUN_FACTS)
+        fact.name: fact.value for fact in facts.facts.values() if names_the_arm(fact)
     }
 
 
