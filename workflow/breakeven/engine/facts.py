@@ -99,7 +99,8 @@ class Facts:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BreakevenError(
-                f"not the facts of a log: {error!r}; wanted an object with engine, facts, sources, findings and "
+                f"not the facts of a log: {error!r}; wanted an object with engine, facts, sources, "
+                f"findings and "
                 "statistics; run `breakeven facts --json` on the log again"
             ) from error
 
