@@ -39,6 +39,12 @@ def test_a_graph_mode_that_the_spec_flag_downgrades_is_told_with_its_cause() -> 
     assert meanings(arm)["graphs_full"] == "consequence"
 
 
+def test_an_explanation_that_points_the_other_way_is_not_given() -> None:
+    told = message(changed(MTP, kv_tokens=1_050_000), "kv_tokens")
+    assert told.startswith("KV capacity +5.0 % with MTP")
+    assert "cause not known" in told
+
+
 def test_without_a_drafter_the_drafter_is_not_blamed() -> None:
     arm = changed(MTP, spec_method="ngram", drafter_loaded=None)
     assert "drafter" not in message(arm, "kv_tokens")
@@ -125,3 +131,14 @@ def test_a_launch_that_does_not_state_a_verified_fact_is_drift() -> None:
     assert [d.name for d in launch_drift(MTP, facts(**{n: MTP.get(n) for n in MTP if n != "kernel"}))] == [
         "kernel"
     ]
+
+
+def test_what_the_requests_of_a_run_add_up_to_is_no_fact_of_the_arm() -> None:
+    served = {"tg": 35.1, "prompt_n": 41, "acceptance": 0.86, "per_position": [0.86], "running": 1}
+    assert log_differences(changed(BASE, **served), BASE) == ()
+    assert launch_drift(BASE, changed(BASE, **served)) == ()
+
+
+def test_pp_is_a_rate_of_requests_for_one_engine_and_a_parallel_size_for_the_other() -> None:
+    assert log_differences(facts("llamacpp", pp=1023.0), facts("llamacpp", pp=2768.4)) == ()
+    assert meanings(facts(pp=2), facts(pp=1)) == {"pp": "contamination"}

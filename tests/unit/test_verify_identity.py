@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from breakeven.engine.registry import ENGINES
 from breakeven.verify.identity import EDGE_BYTES, describe
 from breakeven.verify.one_variable import one_variable
 
@@ -98,11 +99,22 @@ def test_the_value_of_a_secret_is_nowhere(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_belongs_to_the_program_is_not_a_flag_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
-    embedded = {"engine": "llamacpp", "runtime": "process", "program": "embedded", "server": {}}
-    argv = ["-m", "breakeven.engine.embedded", "--model", "m.gguf"]
-    known = describe(embedded, IDENTITY | {"argv": argv}, tmp_path)
-    assert known["argv"] == ["--model", "m.gguf"]
+    arm = {
+        "engine": "llamacpp",
+        "runtime": "process",
+        "program": "embedded",
+        "server": {"args": {"model": "m.gguf"}},
+    }
+    flags = ENGINES["llamacpp"].argv(arm["server"]["args"], host="127.0.0.1", port=1)
+    known = describe(arm, IDENTITY | {"argv": ["-m", "breakeven.engine.embedded", *flags]}, tmp_path)
+    assert (known["leading"], known["argv"]) == (["-m", "breakeven.engine.embedded"], flags)
     assert known["packages"]["xllamacpp"]
+
+
+def test_another_entrypoint_is_another_arm(tmp_path: Path) -> None:
+    flags = ENGINES["llamacpp"].argv({}, host="127.0.0.1", port=1)
+    one, other = (describe(serve(), IDENTITY | {"argv": [entry, *flags]}, tmp_path) for entry in ("/a", "/b"))
+    assert [(d.name, d.blocks) for d in one_variable(one, other, ())] == [("leading", True)]
 
 
 def test_nothing_is_known_of_a_server_that_somebody_else_started() -> None:

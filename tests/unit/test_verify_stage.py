@@ -149,12 +149,13 @@ def test_a_drafting_arm_differs_by_its_flags_and_their_consequences_only(
     assert {d["name"] for d in found if d["meaning"] == "declared"} == {"spec-type", "spec-draft-n-max"}
     assert {d["meaning"] for d in found} == {"declared", "consequence"}
     assert "recurrent_mib" in {d["name"] for d in found}
+    assert launches.verified(arm)["lever_live"]
 
 
 def test_the_twin_of_the_baseline_differs_in_nothing(launches: Launches) -> None:
     verdict = launches.verified("base_again", repeat_of="base")
     assert verdict["passed"]
-    assert verdict["differences"] == []
+    assert (verdict["differences"], verdict["lever_live"]) == ([], None)
 
 
 def test_an_arm_that_equals_the_baseline_is_refused_unless_it_is_its_twin(launches: Launches) -> None:

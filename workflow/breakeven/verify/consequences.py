@@ -4,11 +4,9 @@ A fact is named by a glob; the first match counts. What stands in no table is an
 a cause that nobody knows may be a second variable.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-
-from breakeven.engine.facts import Fact
 
 
 @dataclass(frozen=True)
@@ -16,12 +14,13 @@ class Consequence:
     """A difference that the declared variable brings about, and why.
 
     `what` names the fact for a person; `with_drafter` explains it where the arm runs a drafter, `otherwise` in the
-    other cases.
+    other cases. `grows` says which way the explanation goes (None: either): a change the other way is told without it.
     """
 
     what: str
     with_drafter: str
     otherwise: str = "follows from the declared variable"
+    grows: bool | None = None
 
 
 _POOL = "the drafter's layers share the pool"
@@ -57,31 +56,32 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     "warning": Consequence("warnings", "they are listed under findings", "they are listed under findings"),
     "weights_unexpected": Consequence("unused weights", "the drafter's weights are used in one arm only"),
     "weights_unused*": Consequence("unused weights", "the drafter's weights are used in one arm only"),
-    "kv_tokens": Consequence("KV capacity", _POOL),
-    "kv_mib": Consequence("KV cache", _POOL),
-    "kv_[kv]_mib": Consequence("KV cache", _POOL),
-    "kv_gib": Consequence("KV cache", _POOL),
-    "kv_by_device_mib": Consequence("KV cache by device", _POOL),
+    "kv_tokens": Consequence("KV capacity", _POOL, grows=False),
+    "kv_gib": Consequence("KV cache", _POOL, grows=False),
     "kv_padding*": Consequence("KV cache padding", _POOL),
     "mamba_page_padding*": Consequence("page padding", _POOL),
-    "[kv]_gb": Consequence("KV cache", _POOL),
-    "gpu_blocks": Consequence("KV blocks", _POOL),
-    "cpu_blocks": Consequence("swap blocks", _POOL),
+    "[kv]_gb": Consequence("KV cache", _POOL, grows=False),
+    "gpu_blocks": Consequence("KV blocks", _POOL, grows=False),
+    "cpu_blocks": Consequence("swap blocks", _POOL, grows=False),
     "block_size": Consequence("KV block size", "the page is sized for the drafter's layers too"),
     "page_size": Consequence("KV page size", "the page is sized for the drafter's layers too"),
-    "available_kv_gib": Consequence("memory left for KV", f"{_WEIGHTS}, and its activations are profiled"),
-    "max_concurrency": Consequence("concurrency", "it is KV capacity over request length"),
-    "recurrent_*": Consequence(
-        "recurrent state", "states are kept per draft position, to roll back rejected ones"
+    "available_kv_gib": Consequence(
+        "memory left for KV", f"{_WEIGHTS}, and its activations are profiled", grows=False
     ),
-    "weights_gib": Consequence("weights", _WEIGHTS),
-    "weights_gb": Consequence("weights", _WEIGHTS),
-    "model_mib": Consequence("weights by device", _WEIGHTS),
-    "model_size_mib": Consequence("weights", _WEIGHTS),
-    "compute_*": Consequence("compute buffers", _ROWS),
-    "output_*": Consequence("output buffers", _ROWS),
-    "n_outputs*": Consequence("output rows", _ROWS, _ROWS),
-    "n_rs_seq": Consequence("recurrent states kept", "one per draft position, to roll back rejected ones"),
+    "max_concurrency": Consequence("concurrency", "it is KV capacity over request length", grows=False),
+    "recurrent_*": Consequence(
+        "recurrent state", "states are kept per draft position, to roll back rejected ones", grows=True
+    ),
+    "weights_gib": Consequence("weights", _WEIGHTS, grows=True),
+    "weights_gb": Consequence("weights", _WEIGHTS, grows=True),
+    "model_mib": Consequence("weights by device", _WEIGHTS, grows=True),
+    "model_size_mib": Consequence("weights", _WEIGHTS, grows=True),
+    "compute_*": Consequence("compute buffers", _ROWS, grows=True),
+    "output_*": Consequence("output buffers", _ROWS, grows=True),
+    "n_outputs*": Consequence("output rows", _ROWS, _ROWS, grows=True),
+    "n_rs_seq": Consequence(
+        "recurrent states kept", "one per draft position, to roll back rejected ones", grows=True
+    ),
     "cudagraph_mode": Consequence(
         "graph mode", "the spec flag itself changes it", "the declared variable itself changes it"
     ),
@@ -94,14 +94,18 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     "cuda_graph_on": Consequence("graphs in use", _GRAPHS),
     "compile_cache_hit": Consequence("compile cache", "another graph has another cache entry"),
     "max_num_scheduled_tokens": Consequence(
-        "scheduled-token cap", "slots are kept free for draft tokens", _ROWS
+        "scheduled-token cap", "slots are kept free for draft tokens", _ROWS, grows=False
     ),
-    "max_num_batched_tokens": Consequence("prefill chunk", "slots are kept free for draft tokens", _ROWS),
-    "max_prefill_tokens": Consequence("prefill chunk", "slots are kept free for draft tokens", _ROWS),
+    "max_num_batched_tokens": Consequence(
+        "prefill chunk", "slots are kept free for draft tokens", _ROWS, grows=False
+    ),
+    "max_prefill_tokens": Consequence(
+        "prefill chunk", "slots are kept free for draft tokens", _ROWS, grows=False
+    ),
     "chunked_prefill*": Consequence(
         "prefill chunk", "the engine schedules prefill otherwise under speculation"
     ),
-    "max_running_requests": Consequence("running requests", "speculation caps them"),
+    "max_running_requests": Consequence("running requests", "speculation caps them", grows=False),
     "reorder_batch_threshold": Consequence("reorder threshold", "verified rows count as decode"),
     "async_*": Consequence(
         "asynchronous scheduling", "not supported with this method", "not supported with this method"
@@ -157,59 +161,6 @@ CONTAMINATION: Sequence[str] = (
 
 LISTS_THAT_A_DRAFTER_EXTENDS: Sequence[str] = ("architectures",)
 """Lists to which a drafter adds its own entry behind the target's; tables by layer kind may grow without a mention."""
-
-RUN_FACTS: Sequence[str] = (
-    *("*_s", "*_ms", "*_secs", "*_at", "*free*", "*pid*", "port", "host", "url", "date", "time*", "ready"),
-    *(
-        "non_default_args",
-        "requested_spec_text",
-        "verbosity",
-        "graphs_reused",
-        "process",
-        "rank",
-        "*_lines",
-        "flag",
-    ),
-    "jit_kernels",
-)
-"""Facts that name a run and not an arm, or that repeat the command line, which is compared by itself."""
-
-WITHOUT_A_LINE: Sequence[str] = (
-    *(
-        "spec_*",
-        "requested_spec",
-        "resolved_spec",
-        "draft*_loaded",
-        "attention_backend",
-        "backend",
-        "version",
-    ),
-    *("block_size", "kv_tokens", "*kv_mib", "hybrid", "graphs_*", "graph_*", "largest", "fallback"),
-)
-"""Facts of start-up that the reader derives from others. Every other fact without a line of its own adds up requests
-(statistics), and says nothing about the arm."""
-
-UNSTEADY: Sequence[str] = ("compile_cache_hit", "graph_gib*", "graph_mib*", "warning", "spec_active")
-"""May differ between two launches of one arm: caches fill, graph memory is a difference of two readings, warnings
-come while serving, and an n-gram drafter is seen at work only once a text repeats (`spec_initialized` is steady)."""
-
-CAPACITY: Sequence[str] = (
-    *(
-        "kv_tokens",
-        "gpu_blocks",
-        "cpu_blocks",
-        "available_kv_gib",
-        "max_concurrency",
-        "[kv]_gb",
-        "weights_gib",
-    ),
-    "weights_gb",
-)
-"""Facts that an engine derives from the memory it finds free at start."""
-
-CAPACITY_TOLERANCE = 0.01
-"""Relative difference of a CAPACITY fact between two launches of one arm that free memory explains. A judgement: a
-drafter's share starts at several percent, the rounding to blocks and a display's use of memory lie far below."""
 
 FACTS_OF_VARIABLE: Mapping[str, Sequence[str]] = {
     "image": (
@@ -271,11 +222,6 @@ FACTS_OF_VARIABLE: Mapping[str, Sequence[str]] = {
 """A flag or variable that really differs -> the facts that it sets by itself (other than consequences)."""
 
 
-def matches(name: str, globs: Iterable[str]) -> bool:
-    """Whether a name is one of the globs."""
-    return any(fnmatchcase(name, glob) for glob in globs)
-
-
 def facts_set_by(variables: Collection[str]) -> tuple[str, ...]:
     """Globs of the facts that these flags, `env:NAME`, `image` or `binary` set by themselves."""
     return tuple(
@@ -284,13 +230,6 @@ def facts_set_by(variables: Collection[str]) -> tuple[str, ...]:
         if any(fnmatchcase(variable, name) or fnmatchcase(name, variable) for variable in variables)
         for glob in globs
     )
-
-
-def names_the_arm(fact: Fact) -> bool:
-    """Whether a fact says what was started, and not how a run of it went."""
-    if fact.line_number is None and not matches(fact.name, WITHOUT_A_LINE):
-        return False
-    return not matches(fact.name, RUN_FACTS)
 
 
 def consequence_of(fact: str) -> Consequence | None:

@@ -5,18 +5,14 @@ from typing import Any
 
 from breakeven.engine.facts import Fact, Facts
 from breakeven.verify.consequences import (
-    CAPACITY,
-    CAPACITY_TOLERANCE,
     CONTAMINATION,
     LISTS_THAT_A_DRAFTER_EXTENDS,
-    UNSTEADY,
     Consequence,
     consequence_of,
-    matches,
-    names_the_arm,
 )
 from breakeven.verify.difference import Difference, Meaning
 from breakeven.verify.expectation import only_adds, same, shown
+from breakeven.verify.run_facts import CAPACITY, CAPACITY_TOLERANCE, UNSTEADY, matches, names_the_arm
 from breakeven.verify.speculation import has_drafter, methods
 
 SPOKEN = {
@@ -51,7 +47,7 @@ def log_differences(
             meaning, why = "consequence", "the drafter's own comes on top"
         elif known is not None:
             meaning = "strict" if matches(name, strict) else "consequence"
-            why = _because(known, method)
+            why = _because(known, method, relative(one, other))
         elif matches(name, CONTAMINATION):
             meaning, why = "contamination", "a speculation flag does not change this: it is a second variable"
         else:
@@ -82,8 +78,9 @@ def launch_drift(verified: Facts, now: Facts) -> tuple[Difference, ...]:
 
 
 def _differing(one: Facts, other: Facts) -> Iterator[tuple[str, Any, Any]]:
-    names = {fact.name for facts in (one, other) for fact in facts.facts.values() if names_the_arm(fact)}
-    for name in sorted(names):
+    for name in sorted({*one, *other}):
+        if not names_the_arm(name, one.engine):
+            continue
         here, there = one.get(name), other.get(name)
         if not same(here, there):
             yield name, here, there
@@ -120,7 +117,9 @@ def _method(facts: Facts) -> str:
     return "" if method is None or facts.get("spec_active") is False else str(method)
 
 
-def _because(known: Consequence, method: str) -> str:
+def _because(known: Consequence, method: str, change: float | None) -> str:
+    if change is not None and known.grows is not None and (change > 0) is not known.grows:
+        return f"cause not known: {known.with_drafter} would go the other way"
     return known.with_drafter if method and has_drafter(method) else known.otherwise
 
 

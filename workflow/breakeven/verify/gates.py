@@ -12,8 +12,9 @@ from typing import Any
 
 from breakeven.engine.facts import Fact, Facts
 from breakeven.verify import expectation as expected
-from breakeven.verify.consequences import consequence_of, matches
+from breakeven.verify.consequences import consequence_of
 from breakeven.verify.expectation import BLOCK, WARN, shown
+from breakeven.verify.run_facts import matches
 from breakeven.verify.speculation import drafts_every_step, has_drafter, methods
 
 SAY_MORE: Mapping[str, str] = {

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from breakeven.engine.registry import ENGINES
 from breakeven.verify.flags import parse
 
 EMBEDDED = "embedded"
@@ -44,8 +45,8 @@ def describe(
     cannot be known is None with its reason under `unknown`; a server that was attached to is unknown altogether.
     """
     server, runtime = serve.get("server", {}), serve.get("runtime")
-    leading = _leading(serve) if runtime == "process" else 0
     argv = identity.get("argv")
+    leading = 0 if argv is None else _leading(serve, argv)
     own_argv = None if argv is None else list(argv)[leading:]
     declared = None if identity.get("mounts") is None else _mounts(server.get("mounts", []))
     unknown: list[str] = []
@@ -60,6 +61,7 @@ def describe(
         "program": identity.get("program"),
         "digest": identity.get("digest"),
         "packages": _packages() if serve.get("program") == EMBEDDED else None,
+        "leading": None if argv is None else list(argv)[:leading],
         "argv": own_argv,
         "env": None if identity.get("env") is None else dict(identity["env"]),
         "env_from": list(server.get("env_from", [])),
@@ -72,12 +74,10 @@ def describe(
     }
 
 
-def _leading(serve: Mapping[str, Any]) -> int:
-    """Arguments that belong to the program and not to the server."""
-    program = serve.get("program")
-    if program == EMBEDDED:
-        return 2  # -m breakeven.engine.embedded
-    return len(program) - 1 if isinstance(program, list) else 0
+def _leading(serve: Mapping[str, Any], argv: Sequence[str]) -> int:
+    """Arguments before the server's own flags: the image's entrypoint, or the program's fixed arguments."""
+    own = ENGINES[serve["engine"]].argv(serve.get("server", {}).get("args", {}), host="", port=0)
+    return max(0, len(argv) - len(own))
 
 
 def _packages() -> dict[str, str | None]:

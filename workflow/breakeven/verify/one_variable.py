@@ -60,7 +60,7 @@ def _covered(name: str, patterns: Sequence[str]) -> bool:
 def _judged(about: str, name: str, one: Any, other: Any, declared: bool, detail: str = "") -> Difference:
     meaning: Meaning = "declared" if declared else "contamination"
     text = f"{about} {name}: {_there(one)} here, {_there(other)} in the baseline{detail}"
-    return Difference(about, name, one, other, meaning, text)
+    return Difference(about, name, one, other, meaning, text, "" if declared else "not the declared variable")
 
 
 def _there(value: Any) -> str:
@@ -149,7 +149,7 @@ def _by_target(arm: Mapping[str, Any]) -> dict[str, Any] | None:
 def _program(
     arm: Mapping[str, Any], baseline: Mapping[str, Any], patterns: Sequence[str]
 ) -> Iterator[Difference]:
-    """The digest decides; names are compared where a digest is not known."""
+    """The digest decides; names are compared where a digest is not known. `leading` is what stands before the flags."""
     name = "image" if "docker" in (arm.get("runtime"), baseline.get("runtime")) else "binary"
     one, other = arm.get("digest"), baseline.get("digest")
     if one is None or other is None:
@@ -158,7 +158,7 @@ def _program(
         yield _unknown(name, name, one, other)
     elif one != other:
         yield _judged(name, name, one, other, _covered(name, patterns))
-    if not same(arm.get("packages"), baseline.get("packages")):
-        yield _judged(
-            "binary", "packages", arm.get("packages"), baseline.get("packages"), _covered(name, patterns)
-        )
+    for part in ("packages", "leading"):
+        one, other = arm.get(part), baseline.get(part)
+        if one is not None and other is not None and not same(one, other):
+            yield _judged(name, part, one, other, _covered(name, patterns))

@@ -32,9 +32,11 @@ def verify(
     """Read both logs and judge the arm; JSON data for verify.json.
 
     `bring_up` and `baseline_bring_up` are what bring_up wrote; the baseline is verified against itself when both
-    logs are one file. `wanted` is the parsed `expect_key`, `variable` the experiment's. Keys of the answer: passed,
-    status (verified, refused, or bring_up's own when the server never became ready), reason, facts, gates,
-    differences, findings, unknown.
+    logs are one file. `wanted` is the parsed `expect_key`, `variable` the experiment's. A twin (`repeat_of`) is given
+    the launch of the arm that it repeats instead of the baseline's. Keys of the answer: passed, status (verified,
+    refused, or bring_up's own when the server never became ready), reason, facts, gates, differences, findings,
+    unknown (what the description of the arm could not tell), lever_live (whether the log shows that the variable
+    changed anything; null for the baseline, a twin and a server without a log).
     """
     engine = wanted["engine"]
     facts = _facts(log, engine)
@@ -80,6 +82,7 @@ def verify(
         "findings": document["findings"],
         "gates": [gate.to_json() for gate in gates],
         "differences": [difference.to_json() for difference in differences],
+        "lever_live": _lever_live(facts, differences) if baseline is not None and not repeat_of else None,
         "unknown": list((bring_up.get("described") or {}).get("unknown", [])),
     }
 
@@ -132,6 +135,12 @@ def _variables(differences: Collection[Difference], variable: Collection[str]) -
 
 def _is_live(differences: Collection[Difference]) -> bool:
     return any(d.meaning in ("declared", "unverified", "consequence") for d in differences)
+
+
+def _lever_live(facts: Facts, differences: Collection[Difference]) -> bool | None:
+    if not facts.facts:
+        return None
+    return any(d.about == "fact" for d in differences)
 
 
 def _said(faults: Sequence[str]) -> str | None:

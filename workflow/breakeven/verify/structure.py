@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from breakeven.engine.facts import Facts
-from breakeven.verify.consequences import consequence_of, names_the_arm
+from breakeven.verify.consequences import consequence_of
 from breakeven.verify.difference import BLOCKING, Difference
 from breakeven.verify.differences import relative
 from breakeven.verify.expectation import same, shown
 from breakeven.verify.flags import parse
 from breakeven.verify.one_variable import RUN_FLAGS
+from breakeven.verify.run_facts import names_the_arm
 
 NOT_STATED = shown(None)
 LONGEST = 60
@@ -90,7 +91,7 @@ def table(
         baseline=baseline,
         rows=tuple(sorted((r for r in rows if r.differs and not r.added), key=lambda row: not row.blocks)),
         added=tuple(row for row in rows if row.added),
-        same=tuple(row for row in rows if not row.differs),
+        same=tuple(row for row in rows if not row.differs and row.cells[0].text != NOT_STATED),
     )
 
 
@@ -118,7 +119,7 @@ def _row_name(difference: Difference) -> str:
 def _values(facts: Facts, described: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that a column shows, by row name: the command line first, then the log."""
     return dict(_started(described)) | {
-        fact.name: fact.value for fact in facts.facts.values() if names_the_arm(fact)
+        fact.name: fact.value for fact in facts.facts.values() if names_the_arm(fact.name, facts.engine)
     }
 
 
