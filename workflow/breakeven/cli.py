@@ -9,8 +9,10 @@ from rich.table import Table
 
 from breakeven import __version__, config
 from breakeven.errors import BreakevenError
+from breakeven.publish.ledger.cli import app as ledger
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(ledger, name="ledger")
 console = Console(highlight=False)
 
 
@@ -58,6 +60,45 @@ def plan(experiment: Annotated[str, typer.Argument(help="Name or file of an expe
     if found:
         raise typer.Exit(1)
     console.print(f"ready      snakemake --cores 1 reports/{spec['name']}.md", style="green")
+
+
+@app.command()
+def facts(
+    file: Annotated[str, typer.Argument(help="A server's log; - reads standard input.")],
+    engine: Annotated[
+        str | None, typer.Option(help="vllm, llamacpp or sglang; recognised when not given.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """What a server's log says about the server, with the lines that say it."""
+    from breakeven.engine.facts_table import facts_command
+
+    facts_command(file, engine, as_json)
+
+
+@app.command()
+def audit(
+    table: Annotated[Path, typer.Argument(help="CSV of a published comparison.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of Markdown.")] = False,
+) -> None:
+    """Read somebody's published table again, under the right definitions."""
+    from breakeven.publish.audit import command
+
+    command(table, as_json)
+
+
+@app.command()
+def image(
+    tag: Annotated[
+        str, typer.Argument(help="Name and tag of the image to make.")
+    ] = "breakeven/embedded:local",
+) -> None:
+    """Make an image of the embedded server from this machine's own files; nothing is pulled."""
+    from breakeven.launch import machine
+    from breakeven.runtime.docker import connect
+    from breakeven.runtime.image import build_embedded_image
+
+    console.print(f"{tag} {build_embedded_image(tag, connect(machine().get('docker_host')))}")
 
 
 def _experiment_file(name: str) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
@@ -87,18 +87,19 @@ def _deepest(error: ValidationError) -> ValidationError:
 
 def _say(error: ValidationError) -> str:
     key = ".".join(str(part) for part in error.absolute_path) or "top level"
-    schema: Any = error.schema
-    expected: Any = error.validator_value
+    schema, expected = cast(Any, error.schema), cast(Any, error.validator_value)
+    found = cast(Any, error.instance)
     match error.validator:
         case "additionalProperties":
-            unknown = sorted(set(error.instance) - set(schema.get("properties", {})))
-            return f"key {key}: unknown {', '.join(unknown)}; allowed: {', '.join(sorted(schema.get('properties', {})))}"
+            known = sorted(schema.get("properties", {}))
+            unknown = sorted(set(found) - set(known))
+            return f"key {key}: unknown {', '.join(unknown)}; allowed: {', '.join(known)}"
         case "required":
-            return f"key {key}: missing {', '.join(name for name in expected if name not in error.instance)}"
+            return f"key {key}: missing {', '.join(name for name in expected if name not in found)}"
         case "enum":
-            return f"key {key}: found {error.instance!r}; allowed: {', '.join(map(str, expected))}"
+            return f"key {key}: found {found!r}; allowed: {', '.join(map(str, expected))}"
         case "const":
-            return f"key {key}: found {error.instance!r}; allowed: {expected}"
+            return f"key {key}: found {found!r}; allowed: {expected}"
     description = schema.get("description")
     return f"key {key}: {error.message}" + (f" ({description})" if description else "")
 

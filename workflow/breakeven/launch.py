@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +16,12 @@ import httpx
 from breakeven import config
 from breakeven.engine.base import Engine
 from breakeven.engine.registry import ENGINES
-from breakeven.errors import LaunchError
+from breakeven.errors import BreakevenError, LaunchError
 from breakeven.measure.client import ask, open_client
+from breakeven.measure.cooldown import cool_down
 from breakeven.measure.ready import wait_until_ready
 from breakeven.runtime import LaunchSpec, Server, session
+from breakeven.runtime.idle import Limits
 
 EMBEDDED = "embedded"
 LOCALHOST = "127.0.0.1"
@@ -123,7 +125,9 @@ def launched(
     log.unlink(missing_ok=True)
     runtime = session.named(serve["runtime"])
     with (
-        session.serve(runtime, spec, settings["lock_timeout_s"]) as server,
+        session.serve(
+            runtime, spec, settings["lock_timeout_s"], _idle(settings), settings.get("docker_host")
+        ) as server,
         open_client(server.base_url, settings["request_timeout_s"]) as http,
     ):
         began = time.monotonic()
@@ -143,6 +147,25 @@ def launched(
             smoke={"draft_tokens": smoke.draft_tokens, "accepted_tokens": smoke.accepted_tokens},
         )
         server.drain()
+
+
+def _idle(settings: Mapping[str, Any]) -> Callable[[], None]:
+    """Wait until nobody else is on the device and it is cool. Raises BreakevenError when it stays busy or hot."""
+    device, timeout_s = settings["device"], settings["idle_timeout_s"]
+    limits = Limits(settings["idle_cpu_share"], frozenset(settings["allow"]))
+    alone = session.idle_gate(device, limits, timeout_s, settings.get("docker_host"))
+
+    def wait() -> None:
+        alone()
+        if settings["cooldown_c"] is not None:
+            cooled = cool_down(device, settings["cooldown_c"], timeout_s)
+            if not cooled.reached:
+                raise BreakevenError(
+                    f"{device} is still at {cooled.temperature_c:.0f} degrees C after {cooled.waited_s:.0f} s; "
+                    f"cooldown_c in {config.MACHINE_FILE} asks for {settings['cooldown_c']}"
+                )
+
+    return wait
 
 
 def _evidence(http: httpx.Client, engine: Engine) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 in   launches, logs and gates of all arms, rounds 1..look
 out  results/<experiment>/experiment.json
-     results/<experiment>/look<look>/{cells,prompts,checks}.parquet, gates.json, fit.json, verdict.json
+     results/<experiment>/look<look>/{cells,prompts,checks}.parquet, gates.json, fit.json, verdict.json,
+     findings.json
 """
 
 LOOK = "results/{experiment}/look{look}"
@@ -63,3 +64,14 @@ checkpoint verdict:
         code=code_hash("analysis", "stages.py"),
     shell:
         "python -m breakeven.stages verdict {wildcards.look} {input} {output}"
+
+
+rule findings:
+    input:
+        LOOK + "/verdict.json",
+    output:
+        LOOK + "/findings.json",
+    params:
+        code=code_hash("publish/ledger/from_verdict.py", "stages.py"),
+    shell:
+        "python -m breakeven.stages findings results/{wildcards.experiment} {wildcards.look} {output}"

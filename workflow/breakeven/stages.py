@@ -1,0 +1,219 @@
+"""Entry points of the analysing rules: `python -m breakeven.stages STAGE ...`. Read tables, call analysis, write.
+
+Nothing here starts a server or opens a socket; all of it can be run again on stored launches.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from breakeven import tables
+from breakeven.analysis import cells as reduce
+from breakeven.analysis.verdict import verdict as judge
+from breakeven.config import expect_key
+from breakeven.engine.facts import Facts
+from breakeven.engine.reader import read_facts
+from breakeven.errors import BreakevenError
+from breakeven.verify.differences import launch_drift
+from breakeven.verify.gates import evaluate
+
+MEASURED = "measured"
+
+
+def acceptance(home: str, look: str, cells: str, prompts: str, checks: str, gates: str) -> None:
+    """Every launch up to a look -> counts per cell and prompt, checks, and the gates of every stored log."""
+    from breakeven.measure import checks as checking
+
+    folder, rounds = Path(home), int(look)
+    experiment = _read_json(folder / "experiment.json")
+    launches = _launches(folder, experiment, rounds)
+    requests, events, counters, telemetry = (
+        _tables(folder, launches, name, schema)
+        for name, schema in (
+            ("requests", tables.REQUESTS),
+            ("events", tables.EVENTS),
+            ("counters", tables.COUNTERS),
+            ("telemetry", tables.TELEMETRY),
+        )
+    )
+    per_request = reduce.per_request(requests, counters)
+    name = experiment["name"]
+    tables.write(reduce.cells(per_request, launches, name), Path(cells), reduce.CELLS)
+    tables.write(reduce.prompts(per_request, launches, name), Path(prompts), reduce.PROMPTS)
+    found = checking.run(requests, events, counters, telemetry, launches, experiment)
+    tables.write(found, Path(checks), tables.CHECKS)
+    _write_json(Path(gates), _gates(folder, experiment, launches))
+
+
+def fit(experiment: str, cells: str, prompts: str, checks: str, out: str) -> None:
+    """Step costs, a + b*N and what follows from them, cell by cell."""
+    raise NotImplementedError
+
+
+def verdict(
+    look: str, experiment: str, cells: str, prompts: str, checks: str, gates: str, fit: str, out: str
+) -> None:
+    """One verdict per arm, depth and class; one per configuration."""
+    gated = _read_json(Path(gates))
+    result = judge(
+        _read_json(Path(experiment)),
+        tables.read(Path(cells), reduce.CELLS),
+        tables.read(Path(prompts), reduce.PROMPTS),
+        tables.read(Path(checks), tables.CHECKS),
+        gated["statuses"],
+        gated["gates"],
+        int(look),
+    )
+    _write_json(Path(out), result.to_json())
+
+
+def findings(home: str, look: str, out: str) -> None:
+    """What of a verdict goes to the ledger, with the hashes of the tables that it rests on."""
+    from breakeven.launch import machine
+    from breakeven.publish.ledger.from_verdict import document
+
+    folder, number = Path(home), int(look)
+    experiment = _read_json(folder / "experiment.json")
+    launches = [
+        _read_json(folder / arm / str(one) / "launch.json")
+        for arm in experiment["arms"]
+        for one in range(1, number + 1)
+    ]
+    verified = _read_json(folder / experiment["baseline"] / "verify.json")
+    parquet = sorted(folder.glob("*/[0-9]*/requests.parquet"))
+    parquet = [path for path in parquet if int(path.parent.name) <= number]
+    result = document(
+        _read_json(folder / f"look{look}" / "verdict.json"),
+        experiment,
+        verified["facts"]["facts"],
+        next((launch["host"] for launch in launches if "host" in launch), {}),
+        machine(),
+        max(launch["ended_at"] for launch in launches),
+        [{"path": str(path), "sha256": sha256(path.read_bytes()).hexdigest()} for path in parquet],
+    )
+    _write_json(Path(out), result)
+
+
+def _launches(folder: Path, experiment: Mapping[str, Any], rounds: int) -> pd.DataFrame:
+    """One row a launch: its place, times, session and whether it ran."""
+    rows = []
+    for name, arm in experiment["arms"].items():
+        for number in range(1, rounds + 1):
+            launch = _read_json(folder / name / str(number) / "launch.json")
+            host = launch.get("host", {})
+            rows.append(
+                {
+                    "arm": name,
+                    "round": number,
+                    "slot": launch["slot"],
+                    "started_at": launch["started_at"],
+                    "ended_at": launch["ended_at"],
+                    "session": host.get("boot_id"),
+                    "n_spec": arm["n_spec"],
+                    "gated": arm["gated"],
+                    "status": reduce.USABLE if launch["status"] == MEASURED else launch["status"],
+                    "reason": launch["reason"],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _tables(folder: Path, launches: pd.DataFrame, name: str, schema: Any) -> pd.DataFrame:
+    """One table of all launches, one below the other."""
+    frames = [
+        tables.read(folder / arm / str(number) / f"{name}.parquet", schema)
+        for arm, number in zip(launches["arm"], launches["round"], strict=True)
+    ]
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled, ignore_index=True) if filled else frames[0]
+
+
+def _gates(folder: Path, experiment: Mapping[str, Any], launches: pd.DataFrame) -> dict[str, Any]:
+    """Status of each arm, and the gates of its verification and of every log that a measured launch left."""
+    statuses, gates = {}, {}
+    verified = {name: _read_json(folder / name / "verify.json") for name in experiment["arms"]}
+    baseline = Facts.from_json(verified[experiment["baseline"]]["facts"])
+    for name in experiment["arms"]:
+        own = launches[launches["arm"] == name]
+        ran = own[own["status"] == reduce.USABLE]
+        failed = own[own["status"] != reduce.USABLE]
+        if len(ran):
+            statuses[name] = {"status": reduce.USABLE, "reason": None}
+        else:
+            first = failed.iloc[0]
+            statuses[name] = {"status": first["status"], "reason": first["reason"]}
+        gates[name] = [*verified[name]["gates"], *_differences(verified[name])]
+        for number in ran["round"]:
+            gates[name] += _gated_again(
+                folder / name / str(number), verified[name], baseline, experiment, name
+            )
+    return {"statuses": statuses, "gates": gates}
+
+
+def _differences(verified: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Differences from the baseline that block, as gates."""
+    for difference in verified["differences"]:
+        if difference["blocks"]:
+            yield {
+                "name": f"one variable: {difference['name']}",
+                "fact": difference["name"],
+                "passed": False,
+                "severity": "block",
+                "reason": difference["message"],
+            }
+
+
+def _gated_again(
+    launch: Path, verified: Mapping[str, Any], baseline: Facts, experiment: Mapping[str, Any], arm: str
+) -> Iterator[dict[str, Any]]:
+    """Gates that a launch's own log fails, and facts in which it is not the launch that was verified."""
+    record = _read_json(launch / "launch.json")
+    facts = read_facts(launch / "server.log", experiment["engine"])
+    wanted = json.loads(expect_key(experiment, arm))
+    known = None if arm == experiment["baseline"] else baseline
+    for gate in evaluate(facts, wanted, known, record["evidence"]):
+        if gate.passed is False:
+            yield gate.to_json() | {"name": f"round {launch.name}: {gate.name}"}
+    for drift in launch_drift(Facts.from_json(verified["facts"]), facts):
+        if drift.blocks:
+            yield {
+                "name": f"round {launch.name}: same as verified",
+                "fact": drift.name,
+                "passed": False,
+                "severity": "block",
+                "reason": drift.message,
+            }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(document, indent=1, sort_keys=True))
+    part.replace(path)
+
+
+STAGES: Mapping[str, Callable[..., None]] = {
+    stage.__name__: stage for stage in (acceptance, fit, verdict, findings)
+}
+
+
+def main() -> None:
+    """Run one stage; a person's error is printed without a traceback."""
+    stage, *arguments = sys.argv[1:]
+    try:
+        STAGES[stage](*arguments)
+    except BreakevenError as error:
+        raise SystemExit(f"breakeven: {error}") from error
+
+
+if __name__ == "__main__":
+    main()
