@@ -116,7 +116,7 @@ def test_a_container_of_a_job_that_cannot_be_judged_is_left_alone(spec, engine, 
     elsewhere = replace(Owner.here(spec.device, "exp", "base"), host="elsewhere", boot_id="theirs")
     container = engine.containers.create(spec.options["image"], labels=elsewhere.labels())
     try:
-        with pytest.raises(DeviceBusyError, match="on another host and cannot be judged"):
+        with pytest.raises(DeviceBusyError, match="is on elsewhere and cannot be judged"):
             docker.reap(spec.device, timeout_s=1)
         assert len(containers(spec.device)) == 1
     finally:

@@ -186,13 +186,9 @@ def find_image(client: docker.DockerClient, name: str, pull: bool) -> Image:
                 "(`breakeven image TAG` builds the embedded server's), or let a run pull it: `pull: true`."
             ) from None
     try:
-        return client.images.pull(name) if _has_tag(name) else client.images.pull(name, tag="latest")
+        return client.images.pull(name)
     except _ENGINE_ERRORS as error:
         raise ConfigError(f"image {name} is not on this host and could not be pulled: {error}") from error
-
-
-def _has_tag(name: str) -> bool:
-    return "@" in name or ":" in name.rsplit("/", 1)[-1]
 
 
 def _start(
@@ -255,12 +251,19 @@ def _labelled(client: docker.DockerClient, **labels: str) -> list[Container]:
 
 def _remove_all(client: docker.DockerClient, owner: Owner) -> None:
     """Also a container that the engine made although its answer to `create` or `start` was an error."""
-    for container in _labelled(client, launch=owner.launch):
-        _remove(container)
+    try:
+        for container in _labelled(client, launch=owner.launch):
+            _remove(container)
+    except _ENGINE_ERRORS as error:
+        raise BreakevenError(
+            f"the container of arm {owner.arm} could not be removed ({error}). The next launch on device "
+            f"{owner.device} tries again once the Docker engine answers."
+        ) from error
 
 
 def _stop(container: Container, timeout_s: float) -> None:
-    with contextlib.suppress(NotFound):
+    """An engine that cannot do it says so when the container is removed, which always follows."""
+    with contextlib.suppress(*_ENGINE_ERRORS):
         container.stop(timeout=math.ceil(timeout_s))
 
 

@@ -1,5 +1,6 @@
 """A container's output into a file while it runs."""
 
+import logging
 import threading
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-_FINISH_TIMEOUT_S = 10.0
+logger = logging.getLogger(__name__)
+
+_FINISH_TIMEOUT_S = 60.0
 
 
 class LogFollower:
@@ -32,11 +35,17 @@ class LogFollower:
             pass  # a broken stream (engine restarted): `finish` copies the whole log again
 
     def finish(self) -> None:
-        """Wait for the rest of the output of a container that has ended."""
+        """Wait for the rest of the output of a container that has ended; what cannot be had is logged."""
         self._thread.join(_FINISH_TIMEOUT_S)
-        if self._complete or self._thread.is_alive():
+        if self._complete:
             return
-        with self.path.open("wb") as file:
-            for piece in self._container.logs(stream=True, follow=False):
-                file.write(piece)
-        self._complete = True
+        try:
+            if self._thread.is_alive():
+                raise TimeoutError(f"the engine still sends after {_FINISH_TIMEOUT_S:g} s")
+            pieces = self._container.logs(stream=True, follow=False)
+            with self.path.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+            self._complete = True
+        except (DockerException, requests.RequestException, TimeoutError) as error:
+            logger.warning("%s may lack its last lines: %s", self.path, error)

@@ -103,7 +103,7 @@ class Owner:
         return Standing.SELF if self.pid == os.getpid() else Standing.ALIVE
 
     def __str__(self) -> str:
-        return f"experiment {self.experiment}, arm {self.arm}, pid {self.pid} on {self.host}"
+        return f"experiment {self.experiment}, arm {self.arm}, pid {self.pid}"
 
 
 _FIELDS = tuple(field.name for field in fields(Owner))
@@ -121,7 +121,7 @@ def require_stale(owner: Owner, what: str) -> None:
     """
     standing = owner.standing()
     if standing in (Standing.ALIVE, Standing.ELSEWHERE):
-        state = "still runs" if standing is Standing.ALIVE else "is on another host and cannot be judged"
+        state = "still runs" if standing is Standing.ALIVE else f"is on {owner.host} and cannot be judged"
         raise DeviceBusyError(
             f"device {owner.device} is in use by {what} ({owner}); its job {state}. "
             "Wait for it, stop that job, or give this experiment another device."

@@ -74,7 +74,8 @@ def shield() -> Iterator[Shield]:
     kept = Shield()
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        before = {s: signal.getsignal(s) for s in STOPPING if signal.getsignal(s) is not signal.SIG_IGN}
+        handlers = {signum: signal.getsignal(signum) for signum in STOPPING}
+        before = {signum: old for signum, old in handlers.items() if old not in (signal.SIG_IGN, None)}
     for signum in before:
         signal.signal(signum, kept.receive)
     try:
