@@ -37,7 +37,8 @@
                           "verdict": judgement | null}]}],       # null: baseline, its twins, cost_only arms
        where judgement = {"verdict": "wins" | "loses" | "tie" | "inconclusive" | "impossible" | "invalid"
                | "not measured", "row": int, "cause": str | null, "ledger", "reason", "sentence",
-               "minimum_detectable_effect": float | null, "gates": [as given], "checks": [rows of the checks table], "reopen": reopen | null}
+               "minimum_detectable_effect": float | null, "gates": [as given],
+               "checks": [rows of the checks table], "reopen": reopen | null}
        and reopen = {"words", "conditions": [{"quantity", "below", "above", "at_n"}]}
      "prefill": [{"depth", "kind": "regression" | "none" | "inconclusive", "cause": str | null, "margin", "reason",
                   "arms": [{"arm", "n_spec", "pp_new_ratio": estimate, "pp_computed_ratio": estimate,
