@@ -195,6 +195,12 @@ def test_a_corrected_expectation_changes_the_verdict(launches: Launches) -> None
     assert launches.verified("mtp1", expect={"kv_type_k": {"one_of": ["f16", "bf16"]}})["passed"]
 
 
+def test_an_expectation_that_is_not_met_declares_nothing(launches: Launches) -> None:
+    warned = {"n_ctx": {"equals": 1024, "severity": "warn"}}
+    verdict = launches.verified("other_context", expect=warned)
+    assert {"n_ctx"} <= {d["name"] for d in verdict["differences"] if d["blocks"]}
+
+
 @pytest.mark.parametrize("arm", ["base", "mtp1", "mtp3", "gated", "ngram"])
 def test_a_launch_shows_its_verified_facts_before_the_first_measured_request(
     launches: Launches, arm: str

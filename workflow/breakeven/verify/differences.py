@@ -34,7 +34,7 @@ def log_differences(
     """Every fact in which an arm's log differs from its baseline's, in the order of their names.
 
     `strict` are globs of consequences that the experiment forbids, `declared` globs of facts that the variable
-    sets by itself, `expected` facts whose value the experiment demands of this arm.
+    sets by itself, `expected` facts that have the very value that the experiment demands of this arm.
     """
     method = _method(arm)
     found = []

@@ -167,7 +167,8 @@ def _speculation_active(arm: Arm) -> Iterator[Gate]:
     reason = f"wanted {wanted}; {said}"
     if asked and not right:
         reason += _why(arm.facts)
-    yield Gate(name, fact, wanted, all(map(bool, stated)) if right else stated[0], right, BLOCK, reason)
+    found = right is asked  # what was stated, or what was stated against it
+    yield Gate(name, fact, wanted, found, right, BLOCK, reason)
 
 
 def _slots(evidence: Mapping[str, Any]) -> list[bool]:
@@ -271,6 +272,8 @@ def _weights_initialised(arm: Arm) -> Iterator[Gate]:
     found = arm.facts.get(fact)
     if found:
         yield arm.judged(name, fact, "none", False)
+    elif not arm.facts.facts:
+        yield arm.absent(name, fact, "none")
     else:
         reason = "the log names none (an engine may skip this check on quantised models: then only acceptance tells)"
         yield Gate(name, fact, "none", found, True, BLOCK, reason)
@@ -279,9 +282,10 @@ def _weights_initialised(arm: Arm) -> Iterator[Gate]:
 def _layers_offloaded(arm: Arm) -> Iterator[Gate]:
     """All layers are on the device when all of the baseline's are: a spill to the host halves the speed in silence."""
     name, fact = "all layers offloaded", "layers_offloaded"
-    found = arm.facts.get(fact)
-    baseline = arm.facts.get(fact) if arm.baseline is None else arm.baseline.get(fact)
-    if arm.baseline is None or (baseline is not None and not _all_of(baseline)):
+    if arm.baseline is None:
+        return
+    found, baseline = arm.facts.get(fact), arm.baseline.get(fact)
+    if baseline is not None and not _all_of(baseline):
         return
     wanted = f"all, as in the baseline: {shown(baseline)}"
     if found is not None:

@@ -12,7 +12,7 @@ from breakeven.engine.registry import ENGINES
 from breakeven.verify.consequences import facts_set_by
 from breakeven.verify.difference import Difference
 from breakeven.verify.differences import launch_drift, log_differences
-from breakeven.verify.expectation import as_rules
+from breakeven.verify.expectation import as_rules, holds
 from breakeven.verify.gates import Gate, evaluate, passed
 from breakeven.verify.one_variable import declared_names, one_variable
 
@@ -118,11 +118,12 @@ def _differences(
     started = one_variable(described, baseline_described, () if repeat_of else variable, instrumentation)
     if repeat_of:
         return (*started, *launch_drift(baseline, facts))
-    exactly = [name for name, rules in wanted.get("expect", {}).items() if "equals" in as_rules(rules)]
+    expect = {name: as_rules(expectation) for name, expectation in wanted.get("expect", {}).items()}
+    met = [name for name, rules in expect.items() if "equals" in rules and holds(rules, facts.get(name))]
     return (
         *started,
         *log_differences(
-            facts, baseline, wanted.get("strict", ()), facts_set_by(_variables(started, variable)), exactly
+            facts, baseline, wanted.get("strict", ()), facts_set_by(_variables(started, variable)), met
         ),
     )
 
