@@ -46,8 +46,7 @@ def log_differences(
         elif method and _comes_on_top(name, one, other) and has_drafter(method):
             meaning, why = "consequence", "the drafter's own comes on top"
         elif known is not None:
-            meaning = "strict" if matches(name, strict) else "consequence"
-            why = _because(known, method, relative(one, other))
+            meaning, why = "consequence", _because(known, method, relative(one, other))
         elif matches(name, CONTAMINATION):
             meaning, why = "contamination", "a speculation flag does not change this: it is a second variable"
         else:
@@ -56,6 +55,8 @@ def log_differences(
                 f"no known consequence of the declared variable; name {name} under `expect` of this arm with "
                 "its value if it is meant"
             )
+        if meaning == "consequence" and matches(name, strict):
+            meaning = "strict"
         found.append(_difference(name, one, other, meaning, why, known, method))
     return tuple(found)
 
