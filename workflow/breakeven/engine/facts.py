@@ -17,6 +17,7 @@ class Fact:
     `value` is JSON data; None means that the log speaks of it but leaves the value open (a bar cut off).
     `source_line` is the cleaned line, `line_number` counts lines of the file from 1, `rank` is the process that
     said it first (None when the line names none). `complete` is False when the value is known to be partial.
+    A fact that adds lines up (statistics) or follows from others has no line number; it may quote its last line.
     """
 
     name: str

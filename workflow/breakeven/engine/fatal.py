@@ -198,7 +198,7 @@ FATAL = (
         "segmentation dumped fatal terminate",
     ),
     Fatal(
-        r"(?:unrecognized arguments|error: argument) .*",
+        r"(?:unrecognized arguments|error: argument)[: ].*",
         "vllm: error: unrecognized arguments: --spec-tpye",
         "argument arguments",
         None,
@@ -253,10 +253,8 @@ BENIGN = (
 )
 """(regex, why it is harmless, example): lines that hold fatal words and mean nothing."""
 _BENIGN = re.compile("|".join(regex for regex, _, _ in BENIGN))
-_STOP = re.compile(
-    r"\[shutdown\]|INFO: +Shutting down|cleaning up before exit|SIGTERM received|Received (?:SIGTERM|SIGINT)"
-)
-STOP_WORDS = frozenset({b"shutdown", b"shutting", b"cleaning", b"sigterm", b"sigint"})
+_STOP = re.compile(r"\[shutdown\]|INFO: +Shutting down|SIGTERM received|Received (?:SIGTERM|SIGINT)")
+STOP_WORDS = frozenset({b"shutdown", b"shutting", b"sigterm", b"sigint"})
 LONGEST_LINE = 20_000
 _BUSY = re.compile(
     r"[Cc]ompil|Capturing|[Cc]apture cuda graph begin|Loading safetensors|Load weight begin|loading model "

@@ -144,7 +144,8 @@ def _utf8(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Pass bytes on, and turn UTF-16 with a byte-order mark (a Windows shell's redirect) into UTF-8."""
     decoder = None
     for count, piece in enumerate(pieces):
-        if not count and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        marked = not count and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if marked and b"\0" in piece[:64]:
             decoder = codecs.getincrementaldecoder("utf-16")("replace")
         yield decoder.decode(piece).encode("utf-8", "replace") if decoder else piece
 

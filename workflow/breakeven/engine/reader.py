@@ -184,10 +184,11 @@ class _Reader:
         return Facts(self.engine, facts, tuple(findings), self.statistics.summary())
 
     def _counted(self, name: str, value: Any, facts: Mapping[str, Fact]) -> Fact:
-        """Return a fact of several lines, with the last statistics line as its source."""
+        """Return a fact that adds lines up: it quotes the last statistics line and has no line of its own."""
         if name in facts or self.last_statistics is None:
             return _follows(name, value, facts.get(name))
-        return _fact(name, value, self.last_statistics)
+        last = self.last_statistics
+        return Fact(name, value, named(name).unit, last.text.strip()[:LONGEST_SOURCE], None, last.rank)
 
     def _summary(self, facts: Mapping[str, Fact], findings: list[Finding]) -> dict[str, Fact]:
         found: dict[str, Fact] = {}

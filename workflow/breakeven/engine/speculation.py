@@ -130,9 +130,8 @@ def _sglang(known: Mapping[str, Any], drafted: int | None) -> dict[str, Any]:
     method = known.get("spec_method", "unsaid")
     if method != "unsaid":
         found["spec_asked"] = method is not None
-        found["spec_n"] = (
-            known.get("num_draft_tokens") - 1 if known.get("num_draft_tokens") and method else None
-        )
+        verified: int | None = known.get("num_draft_tokens")
+        found["spec_n"] = verified - 1 if verified and method else None
     if len(known.get("architectures") or []) > 1:
         found["drafter_loaded"] = True
     if method is None:

@@ -158,6 +158,12 @@ class Structure:
     def _kv_buffer(self, values: dict[str, Any], line: Line, scope: str) -> None:
         self._add(f"{_scoped(scope)}kv_by_device_mib", values, line)
 
+    def _compute_buffer(self, values: dict[str, Any], line: Line, scope: str) -> None:
+        """Keep the first reservation: the buffers are reserved anew once drafting is set up."""
+        name = f"{_scoped(scope)}compute_mib"
+        if scope != "-" and values["buffer_device"] not in (self.told[name][0] if name in self.told else {}):
+            self._under(name, values["buffer_device"], values["mib"], line)
+
     def _add(self, name: str, values: dict[str, Any], line: Line) -> None:
         device, mib = values["buffer_device"], values["mib"]
         if mib is not None:

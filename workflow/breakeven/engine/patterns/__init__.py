@@ -197,7 +197,12 @@ NAMES: dict[str, Name] = {
         None,
         "n_max n_min spec_n_asked n_extract size_n size_m min_hits n_match num_steps eagle_topk",
     ),
-    **_names(_INT, "first", None, "num_draft_tokens graph_nodes graph_splits layers_done layers_all"),
+    **_names(
+        _INT,
+        "first",
+        None,
+        "num_draft_tokens graph_nodes graph_splits layers_done layers_all n_rs_seq n_outputs_max",
+    ),
     **_names(
         _INT, "first", None, "graphs_piecewise_planned graphs_full_planned largest_piecewise largest_full"
     ),

@@ -280,6 +280,21 @@ _CONTEXT = (
         record="kv_buffer",
     ),
     Pattern(
+        "compute",
+        r"(?P<buffer_device>[\w*-]+) compute buffer size = +(?P<mib>[\d.]+) MiB",
+        "since 2023-12",
+        "sched_reserve:      CUDA0 compute buffer size =   130.02 MiB",
+        {"buffer_device": "CUDA0", "mib": 130.02},
+        record="compute_buffer",
+    ),
+    Pattern(
+        "n_rs_seq n_outputs_max",
+        r"llama_context: (?:n_rs_seq += (?P<n_rs_seq>\d+)|n_outputs_max += (?P<n_outputs_max>\d+))",
+        "since b9000",
+        "llama_context: n_rs_seq              = 3",
+        {"n_rs_seq": 3},
+    ),
+    Pattern(
         "self",
         r"KV self size += +(?P<kv_mib>[\d.]+) MiB(?:, K \((?P<kv_type_k>\w+)\): +(?P<kv_k_mib>[\d.]+) MiB, "
         r"V \((?P<kv_type_v>\w+)\): +"
