@@ -1,0 +1,195 @@
+"""Arms, what differs between them, what failed, and the gates and checks that each verdict rests on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from breakeven.engine.facts import Facts
+from breakeven.publish.escape import Markdown, markdown_code, markdown_text
+from breakeven.publish.report.answer import is_failed, n_of
+from breakeven.publish.report.numbers import fixed
+from breakeven.publish.report.run import Document, Run
+from breakeven.publish.report.table import Table
+from breakeven.verify.structure import Structure, from_verified
+
+ROLES = {
+    "baseline": "baseline",
+    "repeat": "baseline again",
+    "candidate": "candidate",
+    "cost_only": "cost only",
+}
+MEASURED = "measured"
+MARKS = {True: "passed", False: "**failed**", None: "open"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An arm or one of its launches that has no result: why, its last log lines, how to try it again."""
+
+    arm: str
+    what: str
+    reason: str
+    log_tail: tuple[str, ...]
+    command: str
+
+
+def arms_table(run: Run) -> Markdown:
+    """One row an arm."""
+    table = Table(["arm", "role", "N >", "method", "launches >", "status"])
+    for arm in run.verdict["arms"]:
+        name = arm["arm"]
+        spec = run.experiment["arms"][name]
+        method = spec.get("method") or "none"
+        status = "no result" if is_failed(arm) else "measured"
+        apart = not is_failed(arm) and arm["role"] != "baseline" and not arm["interleaved"]
+        why = (
+            arm["reason"] if is_failed(arm) else "compared unpaired: not launched in turn" if apart else None
+        )
+        table.add(
+            markdown_code(name, in_table=True),
+            ROLES.get(arm["role"], arm["role"]),
+            n_of(run, name),
+            method,
+            f"{len(arm['rounds'])} of {run.verdict['look']['rounds']}",
+            table.noted(status, why),
+        )
+    return table.markdown()
+
+
+def structure(run: Run) -> Structure | None:
+    """What differs between the arms that could be brought up; None when the baseline could not."""
+    ready = {
+        name: arm for name, arm in run.arms.items() if (arm.verify.get("facts") and _is_up(arm.bring_up))
+    }
+    if run.baseline not in ready:
+        return None
+    return from_verified(
+        {name: arm.verify for name, arm in ready.items()},
+        {name: arm.bring_up for name, arm in ready.items()},
+        run.baseline,
+    )
+
+
+def _is_up(bring_up: Document) -> bool:
+    return bring_up.get("status") == "ready"
+
+
+def failures(run: Run) -> list[Failure]:
+    """Every arm that could not be brought up or was refused, and every launch that died."""
+    found = []
+    for name, arm in run.arms.items():
+        again = command_again(run.name, f"results/{run.name}/{name}/bring_up.json")
+        if arm.bring_up and not _is_up(arm.bring_up):
+            found.append(_failure(name, "its discarded first launch", arm.bring_up, again))
+            continue
+        if arm.verify and not arm.verify.get("passed"):
+            found.append(_failure(name, "refused by its gates", arm.verify, again))
+            continue
+        found += [
+            _failure(
+                name,
+                f"round {number}",
+                launch,
+                command_again(run.name, f"results/{run.name}/{name}/{number}/launch.json"),
+            )
+            for number, launch in arm.launches.items()
+            if launch.get("status") != MEASURED
+        ]
+    return found
+
+
+def command_again(name: str, target: str) -> str:
+    """The command that makes one file and all that follows from it again."""
+    return f"snakemake --cores 1 reports/{name}.md -R {target}"
+
+
+def _failure(arm: str, what: str, record: Document, command: str) -> Failure:
+    reason = str(record.get("reason") or "no reason on record")
+    return Failure(arm, what, reason, tuple(record.get("log_tail") or ()), command)
+
+
+def gates_table(run: Run) -> Markdown:
+    """Gates, failed ones on top, then open ones; those that passed are one row a gate with the arms it passed on."""
+    table = Table(["gate", "arm", "result", "found"])
+    passed: dict[str, list[str]] = {}
+    for rank in (False, None):
+        for arm, gate in _gates(run):
+            if gate["passed"] is rank:
+                table.add(
+                    gate.get("gate") or gate.get("name"),
+                    markdown_code(arm, in_table=True),
+                    _mark(rank, gate.get("severity")),
+                    str(gate["reason"]),
+                )
+    for arm, gate in _gates(run):
+        if gate["passed"]:
+            passed.setdefault(str(gate.get("gate") or gate.get("name")), []).append(arm)
+    for name, arms in passed.items():
+        table.add(name, _names(arms, run), MARKS[True], "as wanted")
+    return table.markdown() if table else Markdown("No gate is on record.")
+
+
+def checks_table(run: Run) -> Markdown:
+    """Checks of the measurements: failed and open ones in full, passed ones counted by name."""
+    table = Table(["check", "arm", "where", "result", "value >", "allowed", "why"])
+    rows = run.checks.astype(object).where(run.checks.notna(), None).to_dict("records")
+    for rank in (False, None):
+        for row in rows:
+            if row["passed"] is None if rank is None else row["passed"] is not None and not row["passed"]:
+                table.add(
+                    row["check"],
+                    markdown_code(str(row["arm"]), in_table=True),
+                    _where(row),
+                    _mark(rank, row["severity"]),
+                    "–" if row["value"] is None else fixed(float(row["value"]), 4),
+                    row["allowed"],
+                    row["reason"],
+                )
+    counted: dict[str, int] = {}
+    for row in rows:
+        if row["passed"]:
+            counted[row["check"]] = counted.get(row["check"], 0) + 1
+    for name, count in counted.items():
+        allowed = next(row["allowed"] for row in rows if row["check"] == name and row["passed"])
+        table.add(name, "all others", "–", MARKS_PLAIN[True], "–", allowed, f"{count} times")
+    return table.markdown() if table else Markdown("No check is on record.")
+
+
+MARKS_PLAIN = {True: "passed", False: "failed", None: "open"}
+
+
+def _mark(passed: bool | None, severity: object) -> Markdown:
+    if passed is False:
+        return Markdown("**failed**") if severity == "block" else Markdown("**warning**")
+    return markdown_text(MARKS_PLAIN[passed])
+
+
+def _gates(run: Run) -> Iterator[tuple[str, Document]]:
+    for arm in run.verdict["arms"]:
+        for gate in arm["gates"]:
+            yield arm["arm"], gate
+
+
+def _names(arms: list[str], run: Run) -> Markdown:
+    unique = list(dict.fromkeys(arms))
+    if len(unique) == len(run.arms) > 1:
+        return Markdown("all")
+    return Markdown(", ".join(markdown_code(arm, in_table=True) for arm in unique))
+
+
+def _where(row: Document) -> str:
+    parts = [
+        f"{word} {row[key]}".strip()
+        for key, word in (("round", "round"), ("depth", "depth"), ("prompt_class", ""))
+        if row[key] is not None
+    ]
+    return ", ".join(parts) or "all"
+
+
+def findings(run: Run) -> list[str]:
+    """What the logs warn of, each once with the arms that say it."""
+    said: dict[str, list[str]] = {}
+    for name, arm in run.arms.items():
+        if arm.verify.get("facts"):
+            for finding in Facts.from_json(arm.verify["facts"]).findings:
+                said.setdefault(finding.message, []).append(name)
+    return [f"{message} ({', '.join(dict.fromkeys(arms))})" for message, arms in said.items()]

@@ -1,0 +1,60 @@
+"""The report as one Markdown page."""
+
+import re
+from collections.abc import Sequence
+
+from breakeven.publish.escape import environment
+from breakeven.publish.report import answer, arms, drafts, limits, noise, provenance, speeds
+from breakeven.publish.report.figures import Figure
+from breakeven.publish.report.numbers import level
+from breakeven.publish.report.run import Run
+
+TEMPLATE = "report.md.j2"
+
+
+def markdown(run: Run, figures: Sequence[Figure] = (), missing_figures: Sequence[str] = ()) -> str:
+    """The page. `figures` are shown where they belong; `missing_figures` say why one is left out."""
+    positions, positions_words = drafts.positions_table(run)
+    fits, fit_words = drafts.fit_table(run)
+    page = environment().get_template(TEMPLATE)
+    text = page.render(
+        run=run,
+        name=run.name,
+        experiment=run.experiment,
+        verdict=run.verdict,
+        level=level(run.alpha),
+        answer=answer.answer(run),
+        summary=answer.summary_table(run),
+        arms=arms.arms_table(run),
+        failures=arms.failures(run),
+        structure=arms.structure(run),
+        gates=arms.gates_table(run),
+        checks=arms.checks_table(run),
+        decode=speeds.decode_tables(run),
+        mixes=speeds.mixes_table(run),
+        prefill=speeds.prefill_table(run),
+        prefill_words=speeds.prefill_words(run),
+        exchange=speeds.exchange_table(run),
+        acceptance=drafts.acceptance_table(run),
+        counts=drafts.counts_table(run),
+        positions=positions,
+        positions_words=positions_words,
+        costs=drafts.cost_table(run),
+        fits=fits,
+        fit_words=fit_words,
+        split=drafts.split_table(run),
+        decision=drafts.decision_table(run),
+        needed=drafts.needed(run),
+        lossless=drafts.lossless_table(run),
+        noise=noise.noise_table(run),
+        drift=noise.drift_words(run),
+        overhead=noise.overhead_table(run),
+        facts=provenance.facts_table(run),
+        command_lines=provenance.command_lines(run),
+        software=provenance.software_table(),
+        limitations=limits.limitations(run),
+        ruled_out=limits.ruled_out(run),
+        figures={figure.name: figure for figure in figures},
+        missing_figures=list(missing_figures),
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

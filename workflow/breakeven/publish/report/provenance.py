@@ -1,0 +1,145 @@
+"""What ran, where, when and how: enough to run it again and to doubt it in a year."""
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from breakeven.publish.escape import Markdown, markdown_code, markdown_text
+from breakeven.publish.report.numbers import moment, size, whole
+from breakeven.publish.report.run import Document, Run
+from breakeven.publish.report.table import Table
+
+PACKAGES = (
+    "breakeven",
+    "snakemake",
+    "xllamacpp",
+    "httpx",
+    "docker",
+    "numpy",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "altair",
+)
+"""Packages whose version can change what was measured or computed."""
+ENGINE_VERSION = ("/props", "build_info"), ("/version", "version"), ("/server_info", "version")
+"""Where engines state their version: path of the answer, key in it."""
+
+
+def facts_table(run: Run) -> Markdown:
+    """Engine, program, model, machine and dates."""
+    table = Table(["what", "value"])
+    for what, value in _facts(run):
+        table.add(what, value)
+    return table.markdown()
+
+
+def _facts(run: Run) -> Iterator[tuple[str, str | None]]:
+    described = run.arms[run.baseline].bring_up.get("described") or {}
+    yield "engine", f"{run.experiment['engine']}, version {engine_version(run) or 'unknown'}"
+    yield "runtime", run.experiment["runtime"]
+    yield "program or image", markdown_code(str(described.get("program") or "unknown"), in_table=True)
+    yield "its hash", markdown_code(str(described.get("digest") or "unknown"), in_table=True)
+    for name, found in sorted((described.get("packages") or {}).items()):
+        yield f"package {name}", found
+    for flag, files in sorted((described.get("models") or {}).items()):
+        for name, file in (files or {}).items():
+            digest = file.get("sha256") or file.get("sha256_of_ends")
+            what = "SHA-256" if file.get("sha256") else "SHA-256 of both ends"
+            code = markdown_code(f"{name}", in_table=True)
+            yield (
+                f"model file (--{flag})",
+                Markdown(
+                    f"{code}, {size(file.get('bytes'))}, {what} {markdown_code(str(digest), in_table=True)}"
+                ),
+            )
+    for number, host in enumerate(hosts(run)):
+        yield from _host(host, "" if number == 0 else f" {number + 1}")
+    began, ended = dates(run)
+    yield "first launch", moment(began)
+    yield "last launch ended", moment(ended)
+    yield "seed of salts and order", str(run.experiment["seed"])
+    yield "rounds planned", str(run.experiment["rounds"])
+
+
+def _host(host: Document, number: str) -> Iterator[tuple[str, str | None]]:
+    yield f"host{number}", host.get("host")
+    yield f"system{number}", f"{host.get('system') or 'unknown'}, kernel {host.get('kernel') or 'unknown'}"
+    cores = f"{whole(host.get('cores'))} cores, {whole(host.get('threads'))} threads"
+    yield f"CPU{number}", f"{host.get('cpu_model') or 'model unknown'}, {cores}"
+    yield f"CPU governor{number}", host.get("cpu_governor")
+    yield f"memory{number}", size(host.get("memory_bytes"))
+    yield f"boot{number}", host.get("boot_id")
+    for gpu in host.get("gpus") or ():
+        yield f"GPU{number}", ", ".join(f"{key} {value}" for key, value in gpu.items() if value is not None)
+
+
+def engine_version(run: Run) -> str | None:
+    """The engine's own word on its version; None where it has none."""
+    evidence = run.arms[run.baseline].bring_up.get("evidence") or {}
+    for path, key in ENGINE_VERSION:
+        answer = evidence.get(path)
+        if isinstance(answer, dict) and answer.get(key):
+            return str(answer[key])
+    return None
+
+
+def hosts(run: Run) -> list[Document]:
+    """The machines of all launches, each once."""
+    found: list[Document] = []
+    for arm in run.arms.values():
+        for launch in arm.launches.values():
+            if (host := launch.get("host")) and host not in found:
+                found.append(host)
+    return found
+
+
+def dates(run: Run) -> tuple[float | None, float | None]:
+    """Start of the first launch and end of the last, in seconds since 1970."""
+    launches = [launch for arm in run.arms.values() for launch in arm.launches.values()]
+    began = [launch["started_at"] for launch in launches if launch.get("started_at") is not None]
+    ended = [launch["ended_at"] for launch in launches if launch.get("ended_at") is not None]
+    return min(began, default=None), max(ended, default=None)
+
+
+def command_lines(run: Run) -> list[tuple[str, Markdown]]:
+    """(arm, its command line as a code block)."""
+    found = []
+    for name, arm in run.arms.items():
+        identity = arm.bring_up.get("identity") or {}
+        argv = identity.get("argv")
+        if argv is None:
+            found.append((name, markdown_text("unknown: the server was not started, or was there already")))
+            continue
+        env = [f"{key}={value}" for key, value in sorted((identity.get("env") or {}).items())]
+        words = [*env, *([identity["program"]] if identity.get("program") else []), *argv]
+        found.append((name, markdown_code(shlex.join(str(word) for word in words))))
+    return found
+
+
+def software_table() -> Markdown:
+    """Versions of this package and of what it computes with, and the state of its repository."""
+    table = Table(["package", "version"])
+    for name in PACKAGES:
+        try:
+            table.add(name, version(name))
+        except PackageNotFoundError:
+            continue
+    table.add("workflow repository", git_state() or "unknown: not a git checkout")
+    return table.markdown()
+
+
+def git_state(folder: Path | None = None) -> str | None:
+    """Commit of the checkout and whether it has changes; None outside of one."""
+    try:
+        commit, changed = (
+            subprocess.run(
+                ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10, check=True
+            ).stdout.strip()
+            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}{' with uncommitted changes' if changed else ''}"
