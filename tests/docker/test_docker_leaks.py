@@ -20,7 +20,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture
 def job(spec, tmp_path):
-    """Starts the job of runtime_job.py and returns once its container answers."""
+    """Starts the job of runtime_job.py and returns once its container's port is open."""
     started = []
 
     def start(*mode):
@@ -91,7 +91,7 @@ def test_a_neighbours_live_container_is_named_and_left_alone(spec, job, containe
         session.serve(DockerRuntime(), spec, lock_wait_s=0.3).__enter__()
     with pytest.raises(DeviceBusyError, match=f"in use by container {container.name} .*pid {popen.pid}"):
         docker.reap(spec.device, timeout_s=1)
-    assert answers(spec)
+    wait_for(lambda: answers(spec))
     popen.terminate()
     popen.communicate(timeout=20)
 
