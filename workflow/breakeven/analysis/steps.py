@@ -19,6 +19,8 @@ from breakeven.errors import BreakevenError
 E5_FROM_ROUNDS = 5
 E5_SPREAD = 3.0
 """Ratio of residual sds between arms above which one pooled noise is not believed."""
+FAMILY_SPREAD = 2.0
+"""The same for verdicts from five rounds on: residuals understate the ratio, and chance seldom gives 2 any more."""
 LINE_ALPHA = 0.05
 A_LOWEST = 0.9
 """An upper bound of `a` below this says that a verify step beats a plain one: suspect the counters."""
@@ -97,9 +99,14 @@ def pick(rounds: int, spread: float) -> tuple[str, str]:
     return "E8", f"{rounds} rounds: round and arm effects, one pooled launch noise"
 
 
+def family_spread(rounds: int) -> float:
+    """Ratio of residual sds above which verdicts do not pool the arms' noise."""
+    return E5_SPREAD if rounds < E5_FROM_ROUNDS else FAMILY_SPREAD
+
+
 def family_estimator(noise: Noise) -> str:
     """The estimator for several arms against one baseline: E8 pools their noise unless it differs by arm."""
-    return "E5" if noise.spread > E5_SPREAD and noise.rounds > 2 else "E8"
+    return "E5" if noise.spread > family_spread(noise.rounds) and noise.rounds > 2 else "E8"
 
 
 def contrasts(
