@@ -287,6 +287,7 @@ def expect_key(spec: Mapping[str, Any], arm: str) -> str:
             "expect": resolved["expect"],
             "n_spec": resolved["n_spec"],
             "method": resolved["method"],
+            "gated": resolved["gated"],
             "strict": spec.get("strict", []),
             "variable": spec["variable"],
             "repeat_of": resolved["repeat_of"],

@@ -123,8 +123,14 @@ def _measured(
     attached = serve["runtime"] == "attach"
     workload = read_workload(serve["workload"], Path())
     planned = plan(workload, serve["seed"], record["round"], nonce=record["take"] if attached else "")
+    launching = {"experiment": keys["experiment"], "arm": keys["arm"], "log": log}
+    cold = _is_cold(settings["cold_after_s"])
+    if cold:
+        logger.info("the device has been idle for long: one launch is discarded first")
+        with launched(serve, settings, **launching):
+            pass
     clock = time.monotonic()
-    with launched(serve, settings, experiment=keys["experiment"], arm=keys["arm"], log=log) as up:
+    with launched(serve, settings, **launching) as up:
         up.server.drain()
         facts = read_facts(log, serve["engine"]) if log.exists() else Facts()
         if drift := [d for d in launch_drift(Facts.from_json(verified["facts"]), facts) if d.blocks]:
@@ -156,10 +162,19 @@ def _measured(
             "evidence": up.evidence,
             "host": host_facts(settings.get("host_name")),
             "telemetry_missing": sampler.missing,
+            "discarded_launch": cold,
             "ready_s": up.ready_s,
             "measure_s": measured - began,
         }
     return result | {"launch_s": began - clock, "teardown_s": time.monotonic() - measured}
+
+
+def _is_cold(after_s: float) -> bool:
+    """Whether the device has been idle for so long that the next launch would start colder than the others."""
+    from breakeven.progress import last_ended_at
+
+    last = last_ended_at()
+    return last is None or time.time() - last > after_s
 
 
 def _slot(home: Path) -> int:

@@ -137,8 +137,7 @@ def _gates(folder: Path, experiment: Mapping[str, Any], launches: pd.DataFrame) 
     """Status of each arm, and the gates of its verification and of every log that a measured launch left."""
     statuses, gates = {}, {}
     verified = {name: _read_json(folder / name / "verify.json") for name in experiment["arms"]}
-    baseline = Facts.from_json(verified[experiment["baseline"]]["facts"])
-    for name in experiment["arms"]:
+    for name, arm in experiment["arms"].items():
         own = launches[launches["arm"] == name]
         ran = own[own["status"] == reduce.USABLE]
         failed = own[own["status"] != reduce.USABLE]
@@ -147,16 +146,24 @@ def _gates(folder: Path, experiment: Mapping[str, Any], launches: pd.DataFrame) 
         else:
             first = failed.iloc[0]
             statuses[name] = {"status": first["status"], "reason": first["reason"]}
+        reference = arm["repeat_of"] or experiment["baseline"]
+        known = None if name == reference else Facts.from_json(verified[reference]["facts"])
         gates[name] = [*verified[name]["gates"], *_differences(verified[name])]
         for number in ran["round"]:
-            gates[name] += _gated_again(
-                folder / name / str(number), verified[name], baseline, experiment, name
-            )
+            gates[name] += _gated_again(folder / name / str(number), verified[name], known, experiment, name)
     return {"statuses": statuses, "gates": gates}
 
 
 def _differences(verified: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Differences from the baseline that block, as gates."""
+    """What verification found against the arm beside its gates, as gates."""
+    if verified.get("lever_live") is False:
+        yield {
+            "name": "lever live",
+            "fact": "lever_live",
+            "passed": False,
+            "severity": "block",
+            "reason": "the variable is set, but nothing in the log differs from the baseline: it is not live here",
+        }
     for difference in verified["differences"]:
         if difference["blocks"]:
             yield {
@@ -169,13 +176,12 @@ def _differences(verified: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _gated_again(
-    launch: Path, verified: Mapping[str, Any], baseline: Facts, experiment: Mapping[str, Any], arm: str
+    launch: Path, verified: Mapping[str, Any], known: Facts | None, experiment: Mapping[str, Any], arm: str
 ) -> Iterator[dict[str, Any]]:
     """Gates that a launch's own log fails, and facts in which it is not the launch that was verified."""
     record = _read_json(launch / "launch.json")
     facts = read_facts(launch / "server.log", experiment["engine"])
     wanted = json.loads(expect_key(experiment, arm))
-    known = None if arm == experiment["baseline"] else baseline
     for gate in evaluate(facts, wanted, known, record["evidence"]):
         if gate.passed is False:
             yield gate.to_json() | {"name": f"round {launch.name}: {gate.name}"}

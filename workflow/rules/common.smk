@@ -47,7 +47,7 @@ told(settings.machine, config)
 def experiment(name):
     """One resolved experiment; only the experiments that a target names are ever read."""
     spec = told(settings.experiment, EXPERIMENTS[name])
-    LAUNCHES[name] = len(spec["arms"]) * (last_look(spec) + 1)
+    LAUNCHES[name] = [len(spec["arms"]), last_look(spec)]
     os.environ[LAUNCHES_VARIABLE] = json.dumps(LAUNCHES)
     return spec
 
@@ -66,11 +66,15 @@ def wanted(wildcards):
     return settings.expect_key(experiment(wildcards.experiment), wildcards.arm)
 
 
-def of_baseline(pattern):
-    return lambda wildcards: pattern.format(
-        experiment=wildcards.experiment,
-        arm=experiment(wildcards.experiment)["baseline"],
-    )
+def of_reference(pattern):
+    """The arm that this one is compared with: the one it repeats, else the baseline."""
+
+    def path(wildcards):
+        spec = experiment(wildcards.experiment)
+        reference = spec["arms"][wildcards.arm]["repeat_of"] or spec["baseline"]
+        return pattern.format(experiment=wildcards.experiment, arm=reference)
+
+    return path
 
 
 def per_arm(pattern):

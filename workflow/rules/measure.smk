@@ -54,8 +54,8 @@ rule verify:
     input:
         bring_up="results/{experiment}/{arm}/bring_up.json",
         log="results/{experiment}/{arm}/bring_up.log",
-        base=of_baseline("results/{experiment}/{arm}/bring_up.json"),
-        base_log=of_baseline("results/{experiment}/{arm}/bring_up.log"),
+        base=of_reference("results/{experiment}/{arm}/bring_up.json"),
+        base_log=of_reference("results/{experiment}/{arm}/bring_up.log"),
     output:
         "results/{experiment}/{arm}/verify.json",
     priority: 2_000_000
