@@ -1,0 +1,42 @@
+"""Can the measured numbers be trusted? Checks over the tables of all launches up to a look; opens no socket.
+
+`run` gives the rows of the checks table. A failed check of severity `block` makes the place it names invalid.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from breakeven.measure.checks import caches, lever, steps, tokens, traffic
+from breakeven.measure.checks.check import Check, rows_of
+from breakeven.measure.checks.measured import measured
+
+REGISTRY: tuple[Check, ...] = (
+    *tokens.CHECKS,
+    *steps.CHECKS,
+    *caches.CHECKS,
+    *lever.CHECKS,
+    *traffic.CHECKS,
+)
+"""Every check, once, in the order of the report."""
+
+
+def run(
+    requests: pd.DataFrame,
+    events: pd.DataFrame,
+    counters: pd.DataFrame,
+    telemetry: pd.DataFrame,
+    launches: pd.DataFrame,
+    experiment: Mapping[str, Any],
+    *,
+    step_bytes: Mapping[str, float] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of the table CHECKS.
+
+    `requests`, `events`, `counters`, `telemetry`: the tables of all launches up to a look, one below the other.
+    `launches`: arm, round, slot, started_at, n_spec, gated, status, and where known n_ctx (context tokens).
+    `experiment`: as `config.experiment` gives it. `step_bytes`: arm -> bytes that one decode step reads (Method 7).
+    """
+    seen = measured(requests, events, counters, telemetry, launches, experiment, step_bytes)
+    return [row for check in REGISTRY for row in rows_of(check, seen)]
