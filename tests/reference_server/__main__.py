@@ -30,6 +30,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, Truth, Faults, list[
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--startup-s", type=float, default=0.0, help="time to load")
+    parser.add_argument("--log-line", action="append", default=[], help="also in the startup log")
     parser.add_argument("--launch-count", type=Path, help="file that counts launches and numbers this one")
     parser.add_argument("--mi210", type=int, choices=range(4), metavar="N", help="the MI210 case at N")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the times of --mi210")
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
         on_death=_die,
     )
     server.ready_at = 0.0 if loads else time.monotonic() + options.startup_s
-    for line in server.dialect.startup_log(server.engine, server.url, argv):
+    for line in [*options.log_line, *server.dialect.startup_log(server.engine, server.url)]:
         server.log(line)
     server.log(f"reference truth: {json.dumps(asdict(truth))}")
     server.log(f"reference launch factor: {server.engine.launch_factor}")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import exp
 from threading import Lock
 
@@ -42,7 +43,7 @@ class Plan:
     engine: int
     stopped: bool
 
-    @property
+    @cached_property
     def runners_up(self) -> Sequence[int]:
         """The second best token at every place of the completion."""
         return runners_up(self.request.prompt, len(self.ids))

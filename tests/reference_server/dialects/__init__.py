@@ -1,7 +1,7 @@
 """How an engine writes the same truth on the wire: `vllm` and `llamacpp`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,7 +77,7 @@ class Dialect(Protocol):
         """An error in the engine's own form."""
         ...
 
-    def startup_log(self, engine: Engine, url: str, arguments: Sequence[str]) -> list[str]:
+    def startup_log(self, engine: Engine, url: str) -> list[str]:
         """Lines that the engine would print while it comes up."""
         ...
 

@@ -1,7 +1,7 @@
 """llama.cpp's dialect: an event per token, timings in the last one, drafts cut at the token limit."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reference_server import vocabulary
@@ -238,7 +238,7 @@ class _Writer:
 writer = _Writer
 
 
-def startup_log(engine: Engine, url: str, arguments: Sequence[str]) -> list[str]:
+def startup_log(engine: Engine, url: str) -> list[str]:
     """The lines that name build, context, drafter and readiness."""
     truth = engine.truth
     drafter = [

@@ -201,7 +201,7 @@ class _Writer:
 writer = _Writer
 
 
-def startup_log(engine: Engine, url: str, arguments: Sequence[str]) -> list[str]:
+def startup_log(engine: Engine, url: str) -> list[str]:
     """The lines that name version, configuration, drafter, cache and readiness."""
     truth = engine.truth
     host, _, port = url.removeprefix("http://").partition(":")
