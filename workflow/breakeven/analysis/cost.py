@@ -6,10 +6,11 @@ arm pays when its tokens per step L exceed C. Everything here is exact arithmeti
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from math import inf, isfinite, isnan
+from itertools import accumulate, takewhile
+from math import expm1, inf, isfinite, isnan, log
+from operator import mul
+from statistics import linear_regression
 
-import numpy as np
 from scipy.optimize import brentq
 
 from breakeven.errors import BreakevenError
@@ -92,15 +93,12 @@ def fit_line(n: Sequence[float], cost: Sequence[float]) -> Line:
         raise BreakevenError(
             f"{len(n)} draft lengths but {len(cost)} step costs; one cost per draft length is wanted"
         )
-    x, y = np.asarray(n, dtype=float), np.asarray(cost, dtype=float)
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+    if not all(map(isfinite, (*n, *cost))):
         raise BreakevenError("a draft length or step cost is not finite; leave that arm out of the fit")
-    if len(np.unique(x)) < 2:
+    if len(set(n)) < 2:
         raise BreakevenError("a line needs step costs at two different draft lengths or more")
-    centred = x - x.mean()
-    b = float(centred @ y / (centred @ centred))
-    a = float(y.mean() - b * x.mean())
-    return Line(a, b, tuple(float(r) for r in y - (a + b * x)))
+    b, a = linear_regression(n, cost)
+    return Line(a, b, tuple(c - (a + b * k) for k, c in zip(n, cost, strict=True)))
 
 
 def step_cost(length: float, speedup: float) -> float:
@@ -135,13 +133,14 @@ def impossible_everywhere(a: float, b: float) -> bool:
 
 def iid_length(alpha: float, k: float) -> float:
     """(1 - alpha^(k+1))/(1 - alpha): tokens per step when each draft is accepted with chance alpha."""
-    alpha, k = _probability("alpha", alpha), _draft_length(k)
-    if k == int(k) and k <= 64:
-        total = 1.0
-        for _ in range(int(k)):
-            total = 1 + alpha * total
-        return total
-    return k + 1 if alpha == 1 else (1 - alpha ** (k + 1)) / (1 - alpha)
+    return _iid_length(_probability("alpha", alpha), _draft_length(k))
+
+
+def _iid_length(alpha: float, k: float) -> float:
+    if alpha in (0, 1):
+        return 1 + k * alpha
+    # expm1 keeps the digits that 1 - alpha^(k+1) loses near alpha = 1.
+    return -expm1((k + 1) * log(alpha)) / (1 - alpha)
 
 
 def alpha_breakeven(cost: float, n: float) -> float | None:
@@ -151,9 +150,7 @@ def alpha_breakeven(cost: float, n: float) -> float | None:
         return None
     if cost <= 1:
         return 0.0
-    if iid_length(1.0, n) <= cost:
-        return 1.0
-    return float(brentq(lambda alpha: iid_length(alpha, n) - cost, 0.0, 1.0, xtol=1e-12))
+    return float(brentq(lambda alpha: _iid_length(alpha, n) - cost, 0.0, 1.0, xtol=1e-12))
 
 
 def rate_breakeven(cost: float, n: float) -> float:
@@ -184,7 +181,7 @@ def survival(conditional: Sequence[float]) -> tuple[float, ...]:
     values = [
         _probability(f"conditional acceptance at position {i}", q) for i, q in enumerate(conditional, start=1)
     ]
-    return tuple(float(s) for s in np.cumprod(values)) if values else ()
+    return tuple(accumulate(values, mul))
 
 
 def profile_length(conditional: Sequence[float], scale: float = 1.0) -> float:
@@ -232,7 +229,7 @@ def best_n(survival: Sequence[float], a: float, b: float) -> BestN:
                 f"the line gives a step cost of {cost:.4g} at N={n}; a cost above 0 is wanted"
             )
         speedups.append(length / cost)
-    return BestN(int(np.argmax(speedups)), tuple(speedups))
+    return BestN(speedups.index(max(speedups)), tuple(speedups))
 
 
 def general_cost(

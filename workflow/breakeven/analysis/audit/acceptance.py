@@ -35,7 +35,7 @@ ROUNDING = 5e-3
 """How far a published length may pass N + 1 by rounding."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """A quantity that the row cannot give, with the reason. `code` is stable for programs."""
 
@@ -44,7 +44,7 @@ class Refusal:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Acceptance:
     """Tokens per step under the chosen definition.
 

@@ -18,7 +18,7 @@ BASELINE_MOVED = 0.03
 """Relative difference of two readings of one baseline that is worth a word."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AtN:
     """What the cost of steps that all draft N tokens decides (Method 3); `scale` needs a profile per position."""
 
@@ -38,7 +38,7 @@ class Alternative:
     cost: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arm:
     """One audited row. What is None is not known, and `refusals` say why. Costs in baseline steps.
 

@@ -26,7 +26,7 @@ BANDWIDTHS = ("origin not stated", "measured", "datasheet")
 VERDICTS = ("pays", "loses", "impossible")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One line of the table. Numbers are None where the cell is empty; `extra` holds optional numeric columns."""
 
@@ -189,6 +189,7 @@ COLUMNS: dict[str, Column] = {
 }
 REQUIRED = tuple(name for name, column in COLUMNS.items() if column.required)
 _FIELDS = {"N": "n"}
+_ABSENT = {name: column.read("") for name, column in COLUMNS.items() if not (column.required or column.extra)}
 
 
 def parse(text: str, name: str) -> tuple[Row, ...]:
@@ -263,8 +264,8 @@ def _check_header(header: Sequence[str], where: str) -> None:
     unknown = [cell for cell in header if cell not in COLUMNS]
     if unknown:
         near = difflib.get_close_matches(unknown[0], COLUMNS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"{where}: unknown column {unknown[0]!r}{hint} Allowed: {', '.join(COLUMNS)}")
+        hint = f"; did you mean {near[0]}" if near else ""
+        raise ConfigError(f"{where}: unknown column {unknown[0]!r}{hint}. Allowed: {', '.join(COLUMNS)}")
     twice = {cell for cell in header if header.count(cell) > 1}
     if twice:
         raise ConfigError(f"{where}: column {min(twice)!r} stands twice")
@@ -275,10 +276,10 @@ def _check_header(header: Sequence[str], where: str) -> None:
 
 def _row(line: int, cells: dict[str, str]) -> tuple[Row | None, list[str]]:
     problems: list[str] = []
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(_ABSENT)
     extra: dict[str, float] = {}
-    for name, column in COLUMNS.items():
-        text = cells.get(name, "")
+    for name, text in cells.items():
+        column = COLUMNS[name]
         try:
             value = column.read(text)
         except (ValueError, RecursionError, OverflowError):
