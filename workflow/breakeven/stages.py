@@ -14,6 +14,8 @@ import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis import cells as reduce
+from breakeven.analysis.stored import numbers_from_json, numbers_to_json
+from breakeven.analysis.verdict import fit as fit_cells
 from breakeven.analysis.verdict import verdict as judge
 from breakeven.config import expect_key
 from breakeven.engine.facts import Facts
@@ -50,9 +52,16 @@ def acceptance(home: str, look: str, cells: str, prompts: str, checks: str, gate
     _write_json(Path(gates), _gates(folder, experiment, launches))
 
 
-def fit(experiment: str, cells: str, prompts: str, checks: str, out: str) -> None:
+def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, out: str) -> None:
     """Step costs, a + b*N and what follows from them, cell by cell."""
-    raise NotImplementedError
+    numbers = fit_cells(
+        _read_json(Path(experiment)),
+        tables.read(Path(cells), reduce.CELLS),
+        tables.read(Path(prompts), reduce.PROMPTS),
+        tables.read(Path(checks), tables.CHECKS),
+        int(look),
+    )
+    _write_text(Path(out), numbers_to_json(numbers))
 
 
 def verdict(
@@ -68,6 +77,7 @@ def verdict(
         gated["statuses"],
         gated["gates"],
         int(look),
+        numbers_from_json(Path(fit).read_text()),
     )
     _write_json(Path(out), result.to_json())
 
@@ -202,8 +212,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    _write_text(path, json.dumps(document, indent=1, sort_keys=True))
+
+
+def _write_text(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(document, indent=1, sort_keys=True))
+    part.write_text(text)
     part.replace(path)
 
 

@@ -42,12 +42,13 @@ rule fit:
         experiment="results/{experiment}/experiment.json",
         cells=LOOK + "/cells.parquet",
         prompts=LOOK + "/prompts.parquet",
+        checks=LOOK + "/checks.parquet",
     output:
         LOOK + "/fit.json",
     params:
         code=code_hash("analysis", "stages.py"),
     shell:
-        "python -m breakeven.stages fit {input} {output}"
+        "python -m breakeven.stages fit {wildcards.look} {input} {output}"
 
 
 checkpoint verdict:

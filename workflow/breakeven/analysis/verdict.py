@@ -167,6 +167,22 @@ class Verdict:
         return document | {"arms": arms}
 
 
+def fit(
+    experiment: Row,
+    cells: pd.DataFrame,
+    prompts: pd.DataFrame,
+    checks: pd.DataFrame,
+    rounds: int | None = None,
+) -> list[CellNumbers]:
+    """Noise, step costs, a + b*N and what follows from them, cell by cell, at the look after `rounds` rounds.
+
+    `cells`, `prompts`, `checks`: the tables CELLS, PROMPTS, CHECKS; launches whose own check failed are left out.
+    """
+    plan = read_experiment(experiment, rounds)
+    groups = _groups(_usable(cells, evidence.records(checks), plan))
+    return [compare_cell(group, _of(prompts, *key), plan) for key, group in groups.items()]
+
+
 def verdict(
     experiment: Row,
     cells: pd.DataFrame,
@@ -175,18 +191,22 @@ def verdict(
     statuses: Mapping[str, Row],
     gates: Mapping[str, Sequence[Row]],
     rounds: int | None = None,
+    fitted: Sequence[CellNumbers] | None = None,
 ) -> Verdict:
     """Judge an experiment at the look after `rounds` rounds (None: its first or only one).
 
     `cells`, `prompts`, `checks`: the tables CELLS, PROMPTS, CHECKS. `statuses`: arm -> {status, reason}; `gates`: arm
-    -> gates {gate or name, passed, severity, reason}. Raises ConfigError on an experiment that cannot be judged.
+    -> gates {gate or name, passed, severity, reason}. `fitted`: what `fit` gave; None: fit now. Raises ConfigError
+    on an experiment that cannot be judged.
     """
     plan = read_experiment(experiment, rounds)
-    cells = cells[cells["round"] <= plan.look.rounds]
     rows = evidence.records(checks)
-    usable = evidence.with_shared(evidence.without_failed_rounds(cells, rows), plan.baseline)
-    groups = {(int(one["depth"].iloc[0]), str(one["prompt_class"].iloc[0])): one for one in _groups(usable)}
-    numbers = {key: compare_cell(group, _of(prompts, *key), plan) for key, group in groups.items()}
+    usable = _usable(cells, rows, plan)
+    cells = cells[cells["round"] <= plan.look.rounds]
+    groups = _groups(usable)
+    if fitted is None:
+        fitted = fit(experiment, cells, prompts, checks, rounds)
+    numbers = {(cell.depth, cell.prompt_class): cell for cell in fitted}
     same_arm = evidence.same_arm_objection(numbers.values(), plan)
     judgements = {}
     for (depth, prompt_class), cell in numbers.items():
@@ -228,9 +248,16 @@ def verdict(
     )
 
 
-def _groups(cells: pd.DataFrame) -> list[pd.DataFrame]:
+def _usable(cells: pd.DataFrame, checks: Sequence[Row], plan: Plan) -> pd.DataFrame:
+    """Cells of this look without the launches whose own check failed."""
+    looked_at = cells[cells["round"] <= plan.look.rounds]
+    return evidence.with_shared(evidence.without_failed_rounds(looked_at, checks), plan.baseline)
+
+
+def _groups(cells: pd.DataFrame) -> dict[tuple[int, str], pd.DataFrame]:
     decoded = cells[cells["requests"].notna()]
-    return [group for _, group in decoded.groupby(["depth", "prompt_class"], sort=True)]
+    by_place = decoded.groupby(["depth", "prompt_class"], sort=True)
+    return {(int(depth), str(name)): group for (depth, name), group in by_place}  # type: ignore[misc]
 
 
 def _of(prompts: pd.DataFrame, depth: int, prompt_class: str) -> pd.DataFrame:
