@@ -247,6 +247,16 @@ def test_an_engine_that_streams_each_token_speaks_for_tokens() -> None:
     assert known.readings.favoured != "steps/s"
 
 
+def test_a_faster_arm_elsewhere_in_the_table_speaks_for_tokens() -> None:
+    rows = [{"N": n, "tok_s": rate, "acc_value": 0.9} for n, rate in ((1, 66.0), (2, 60.0), (3, 54.0))]
+    alone = audited(*rows).groups[0].readings
+    beside = audited(*rows, {"setting": "easy prompts", "tok_s": 120}).groups[0].readings
+    assert alone is not None and beside is not None and alone.suspicious and beside.suspicious
+    assert not any(item.favours == "tok/s" for item in alone.evidence)
+    assert "line 5" in next(item.finding for item in beside.evidence if item.favours == "tok/s")
+    assert beside.favoured != "steps/s"
+
+
 def test_a_baseline_row_is_no_arm_and_its_drift_is_said() -> None:
     arm = only_arm(N=0, tok_s=70, acc_kind="none", acc_value="")
     assert arm.status == "baseline"

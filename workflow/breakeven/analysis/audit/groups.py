@@ -107,7 +107,8 @@ def _table(name: str, rows: tuple[Row, ...]) -> TableAudit:
         if row.phase == "decode":
             key = (row.source, row.engine, row.model, row.hardware, _setting(row))
             grouped.setdefault(key, []).append(row)
-    groups = tuple(_group(key[-1], members) for key, members in grouped.items())
+    faster = next((row.line for row in rows if _faster(row)), None)
+    groups = tuple(_group(key[-1], members, faster) for key, members in grouped.items())
     points = [arm.point for group in groups for arm in group.arms if arm.point is not None]
     prefill = tuple(_prefill(row) for row in rows if row.phase == "prefill")
     return TableAudit(name, rows, groups, _same_n(points), prefill)
@@ -120,13 +121,23 @@ def _setting(row: Row) -> str:
     return " ".join(kept.strip(" ,;").split())
 
 
-def _group(setting: str, rows: Sequence[Row]) -> Group:
+def _faster(row: Row) -> bool:
+    decodes = row.phase == "decode" and row.unit == "tok/s" and row.n != 0
+    return (
+        decodes
+        and row.tok_s is not None
+        and row.baseline_tok_s is not None
+        and row.tok_s > row.baseline_tok_s
+    )
+
+
+def _group(setting: str, rows: Sequence[Row], faster_line: int | None) -> Group:
     arms = tuple(audit_arm(row) for row in rows)
     profiles = [arm.acceptance.survival for arm in arms if arm.point and arm.acceptance.survival]
     points = [arm.point for arm in arms if arm.point is not None]
     fit, refusal = fit_points(points, max(profiles, key=len, default=None))
     traffic = _bytes(rows)
-    readings = _readings(arms, traffic)
+    readings = _readings(arms, traffic, faster_line)
     return Group(
         setting=setting,
         arms=arms,
@@ -171,7 +182,7 @@ def _bytes(rows: Sequence[Row]) -> Bytes | None:
     )
 
 
-def _readings(arms: Sequence[Arm], traffic: Bytes | None) -> Readings | None:
+def _readings(arms: Sequence[Arm], traffic: Bytes | None, faster_line: int | None) -> Readings | None:
     points = [
         Point(arm.row.n, arm.acceptance.length, arm.row.tok_s, arm.row.baseline_tok_s)
         for arm in arms
@@ -181,7 +192,7 @@ def _readings(arms: Sequence[Arm], traffic: Bytes | None) -> Readings | None:
     if not points:
         return None
     b, share = (None, None) if traffic is None else (traffic.b, traffic.share)
-    return read_both(points, arms[0].row.engine, b, share)
+    return read_both(points, arms[0].row.engine, b, share, faster_line)
 
 
 def _counts(rows: Sequence[Row]) -> Iterator[Counts]:

@@ -67,10 +67,13 @@ class Readings:
     conclusion: str
 
 
-def read_both(points: Sequence[Point], engine: str, b: float | None, share: float | None) -> Readings:
+def read_both(
+    points: Sequence[Point], engine: str, b: float | None, share: float | None, faster_line: int | None = None
+) -> Readings:
     """Compare the readings of arms that differ in N alone.
 
-    `b`: draft bytes over target bytes; `share`: bandwidth that the baseline achieves over the device's.
+    `b`: draft bytes over target bytes; `share`: bandwidth that the baseline achieves over the device's;
+    `faster_line`: a line of the same table whose arm prints more than its baseline.
     """
     n = tuple(point.n for point in points)
     tokens = _reading("tok/s", points, [1.0] * len(points), b, share)
@@ -82,7 +85,7 @@ def read_both(points: Sequence[Point], engine: str, b: float | None, share: floa
     if not hopeless and not tokens.against:
         words = "Tokens/s: nothing in the table contradicts the unit that it prints."
         return Readings(n, tokens, steps, False, "tok/s", (), words)
-    evidence = tuple(_evidence(tokens, steps, engine))
+    evidence = tuple(_evidence(tokens, steps, engine, faster_line))
     favoured, words = _conclude(points, tokens, evidence)
     if steps.line is not None and steps.line.a < 1:
         words += f" As steps/s a = {steps.line.a:.3f} is below 1 as well: there the cost may grow faster than a line."
@@ -127,7 +130,7 @@ def _against(n: Sequence[int], cost: Sequence[float], line: Line | None) -> list
     return found
 
 
-def _evidence(tokens: Reading, steps: Reading, engine: str) -> list[Evidence]:
+def _evidence(tokens: Reading, steps: Reading, engine: str, faster_line: int | None) -> list[Evidence]:
     found = [Evidence("steps/s", f"as tokens/s, {words}") for words in tokens.against]
     if tokens.bytes is not None and steps.bytes is not None and tokens.bytes.explain != steps.bytes.explain:
         better = "steps/s" if tokens.bytes.explain else "tok/s"
@@ -140,6 +143,9 @@ def _evidence(tokens: Reading, steps: Reading, engine: str) -> list[Evidence]:
             found.append(Evidence("steps/s", words))
         elif one * CLEARER_RESIDUALS < other:
             found.append(Evidence("tok/s", words))
+    if faster_line is not None:
+        words = f"line {faster_line} of this table prints more than its baseline, which steps/s cannot"
+        found.append(Evidence("tok/s", words))
     if EVENT_PER_TOKEN.search(engine):
         words = "this engine streams one event per token, so a count of events is a count of tokens"
         found.append(Evidence("tok/s", words))
