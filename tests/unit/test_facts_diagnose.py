@@ -103,7 +103,7 @@ def test_a_file_that_is_not_there_or_says_nothing_is_an_error(tmp_path: Path) ->
     with pytest.raises(BreakevenError, match="cannot be read"):
         facts_command(str(tmp_path / "none.log"))
     (tmp_path / "other.log").write_text("hello\n")
-    with pytest.raises(BreakevenError, match="no line of vLLM, llama.cpp or SGLang"):
+    with pytest.raises(BreakevenError, match=r"no line of vLLM, llama.cpp or SGLang"):
         facts_command(str(tmp_path / "other.log"))
 
 

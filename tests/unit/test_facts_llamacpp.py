@@ -1,5 +1,6 @@
 """Logs of the embedded server (b11549), recorded at verbosity 4: what each arm is, and which went wrong."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -140,8 +141,6 @@ def test_n_gram_drafting_needs_no_drafter() -> None:
 
 
 def test_json_lines_say_the_same_as_text() -> None:
-    import json
-
     text = (LOGS / "llamacpp-b11549-mtp3.log").read_text()
     records = (
         json.dumps({"type": "log", "level": "info", "msg": line[15:] + "\n"}) for line in text.split("\n")

@@ -1,6 +1,7 @@
 """No input makes the reader fail, and dirt around a line does not change what it says."""
 
 import json
+import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from breakeven.engine.facts import Facts
 from breakeven.engine.fatal import diagnose, fatal
 from breakeven.engine.reader import PATTERNS, read_facts
+from breakeven.errors import BreakevenError
 
 KV = "INFO 03-04 10:11:12 [kv_cache_utils.py:864] GPU KV cache size: 123,456 tokens"
 EXAMPLES = [pattern.example for patterns in PATTERNS.values() for pattern in patterns]
@@ -95,8 +97,10 @@ def test_dirt_around_a_line_changes_nothing(line: str) -> None:
 
 
 def test_invalid_utf8_and_mojibake_bars_are_read() -> None:
-    bar = "Capturing CUDA graphs (mixed prefill-decode, "
-    "PIECEWISE): 100%|â–ˆâ–ˆâ–ˆ| 7/7 [00:35<00:00,  2.32it/s]"
+    bar = (
+        "Capturing CUDA graphs (mixed prefill-decode, "
+        "PIECEWISE): 100%|â–ˆâ–ˆâ–ˆ| 7/7 [00:35<00:00,  2.32it/s]"
+    )
     facts = read_facts(b"\xff\xfe\xfa broken \x80\n" + bar.encode("cp1252", "replace") + b"\n" + KV.encode())
     assert facts.get("graphs_piecewise") == 7 and facts.get("kv_tokens") == 123456
 
@@ -123,19 +127,40 @@ def test_one_endless_line_is_read_in_bounded_pieces() -> None:
 
 
 def test_a_repeated_line_fills_no_memory() -> None:
-    line = b"(EngineCore pid=9) WARNING [jit_monitor.py:1] "
-    b"Triton kernel JIT compilation during inference: _k%d. "
-    b"x\n"
+    line = (
+        b"(EngineCore pid=9) WARNING [jit_monitor.py:1] "
+        b"Triton kernel JIT compilation during inference: _k%d. x\n"
+    )
     facts = read_facts(line % number for number in range(20_000))
     assert len(facts.get("jit_kernels")) <= 2_000
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    from breakeven.errors import BreakevenError
-
-    with pytest.raises(BreakevenError, match="'tgi' is not known.*vllm, llamacpp, sglang"):
+    with pytest.raises(BreakevenError, match=r"'tgi' is not known.*vllm, llamacpp, sglang"):
         read_facts(b"", "tgi")
 
 
 def test_text_of_nobody_is_of_no_engine() -> None:
     assert read_facts(b"hello\nworld\n") == Facts()
+
+
+RECORD = (
+    "(APIServer pid=1) INFO 03-04 10:11:12 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 2.60, "
+    "Accepted throughput: 26.60 tokens/s, Drafted throughput: 50.00 tokens/s, Accepted: 267 tokens, Drafted: 501 tokens, "
+    "Per-position acceptance rate: 0.750, 0.500, 0.350, Avg Draft acceptance rate: 53.3%"
+)
+WRAPPED_FACTS = ("kv_tokens", "accepted", "drafted", "k", "per_position", "acceptance", "num_drafts")
+
+
+@pytest.mark.parametrize("width", range(45, 200, 5))
+@pytest.mark.parametrize("by", ["letter", "word"])
+def test_a_wrapped_record_is_read_right_or_not_at_all(width: int, by: str) -> None:
+    lines = [f"(EngineCore pid=9) {KV}", RECORD, f"(EngineCore pid=9) {KV}"]
+    if by == "word":
+        broken = [textwrap.fill(line, width) for line in lines]
+    else:
+        broken = ["\n".join(line[i : i + width] for i in range(0, len(line), width)) for line in lines]
+    whole, wrapped = (read_facts("\n".join(text).encode(), "vllm") for text in (lines, broken))
+    for name in WRAPPED_FACTS:
+        assert wrapped.get(name) in (whole.get(name), None), name
+    assert wrapped.get("kv_tokens") == 123456

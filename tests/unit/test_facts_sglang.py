@@ -75,8 +75,10 @@ def test_the_drafters_pool_and_graphs_are_not_the_targets() -> None:
 
 
 def test_speculation_asked_in_the_arguments() -> None:
-    line = "[2025-03-04 10:11:12] server_args=ServerArgs(model_path='m', speculative_algorithm={}, "
-    "speculative_num_draft_tokens={})"
+    line = (
+        "[2025-03-04 10:11:12] server_args=ServerArgs(model_path='m', speculative_algorithm={}, "
+        "speculative_num_draft_tokens={})"
+    )
     asked, plain = read(line.format("'EAGLE'", 4)), read(line.format("None", "None"))
     assert (
         asked.get("spec_asked") is True

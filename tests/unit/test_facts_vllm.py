@@ -28,8 +28,10 @@ def window(accepted: int, drafted: int, positions: list[float], mean: float) -> 
 
 
 def bar(mode: str, done: int, total: int) -> str:
-    return f"\rCapturing CUDA graphs ({mode}): {100 * done // total:3d}%|###  | {done}/{total} [00:01<00:01, "
-    f"3.1it/s]"
+    return (
+        f"\rCapturing CUDA graphs ({mode}): {100 * done // total:3d}%|###  | {done}/{total} [00:01<00:01, "
+        f"3.1it/s]"
+    )
 
 
 def read(*lines: str) -> Facts:

@@ -17,8 +17,10 @@ LONGEST_LINE_BYTES = 1 << 18
 """A line longer than this is read in pieces, so that memory stays bounded on any input."""
 FOLLOWING_LINES = 24
 """Lines kept after one for a record that goes on: a wrapped line, a list printed one item a line."""
-WRAPPED_LINES = 3
+LONGEST_AHEAD = 1 << 16
 NARROWEST_WRAP = 40
+SHORTEST_WRAPPED = 0.4
+"""A wrapped line that is shorter than this share of the first one is the record's last."""
 LONGEST_PREFIX = 48
 """A line with a process prefix and nothing else is shorter: bars are printed after such a prefix."""
 _PREFIX_ALONE = frozenset({b"pid"})
@@ -49,7 +51,7 @@ _SGLANG_RANK = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?((?: [A-
 _HEAD = re.compile(
     r"\s*$|\s*\(\S+ pid=|\W{0,3}(?:INFO|WARN|ERROR|DEBUG|CRITICAL|Traceback)|\W{0,3}\d{4}-\d\d-\d\d|"
     r"\d+\.\d\d\.\d{3}\.\d{3} "
-    r"|\{\"|\+ |\w+: |(?:slot|srv|llama\w*|print_info|load\w*|ggml\w*)\b|[^|]*\d%\|"
+    r"|\{\"|\+ |(?:\w*_\w*|main|load|build): |(?:slot|srv|llama\w*|print_info|load\w*|ggml\w*)\b|[^|]*\d%\|"
 )
 
 
@@ -67,17 +69,26 @@ class Line:
     words: Set[bytes] = frozenset()
     following: tuple[bytes, ...] = ()
 
-    def unwrapped(self) -> Iterator[tuple[str, str]]:
-        """Yield the text joined with one, two, .. following lines that have no head, and the line joined last."""
-        text = self.text.rstrip()
-        if len(text) < NARROWEST_WRAP:
+    def unwrapped(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the text joined with the lines it may have been wrapped into, and those lines.
+
+        They have no head of their own, and all but the last are about as long as the first. A terminal breaks
+        between letters, a word wrapper drops the space it breaks at: both are tried.
+        """
+        first = self.text.rstrip()
+        if len(first) < NARROWEST_WRAP:
             return
-        for raw in self.following[:WRAPPED_LINES]:
+        rests: list[str] = []
+        for raw in self.following:
             rest = _PREFIX.sub("", raw.decode("utf-8", "replace").rstrip("\r"))
             if _HEAD.match(rest):
-                return
-            text += rest
-            yield text, rest
+                break
+            rests.append(rest)
+            if len(rest) < SHORTEST_WRAPPED * len(first):
+                break
+        if rests:
+            yield self.text + "".join(rests), rests
+            yield " ".join([first, *rests]), rests
 
 
 def chunks(source: Path | bytes | Iterable[bytes]) -> Iterator[bytes]:
@@ -96,19 +107,38 @@ def chunks(source: Path | bytes | Iterable[bytes]) -> Iterator[bytes]:
 def read_lines(source: Path | bytes | Iterable[bytes], watched: set[bytes]) -> Iterator[Line]:
     """Yield, cleaned, the lines that hold a watched (lower-case) word. The set may be narrowed while reading."""
     number = 0
-    for block in _whole_lines(_utf8(chunks(source))):
-        for hint, escape in _ESCAPES:
-            if hint in block:
-                block = escape.sub(b"", block)
+    for block, ahead in _with_lines_ahead(_uncoloured(_whole_lines(_utf8(chunks(source))))):
         raw = block.split(b"\n")
+        if not raw[-1]:
+            raw.pop()
         for index, words in enumerate(block.translate(_TO_WORDS).split(b"\n")):
             found: Set[bytes] = watched.intersection(words.split())
             if not found and len(words) < LONGEST_PREFIX and b" pid " in words:
                 found = _PREFIX_ALONE
             if found:
-                following = tuple(raw[index + 1 : index + 1 + FOLLOWING_LINES])
-                yield from _clean(number + index + 1, raw[index], found, following)
-        number += len(raw) - 1
+                following = raw[index + 1 : index + 1 + FOLLOWING_LINES]
+                following += ahead[: FOLLOWING_LINES - len(following)]
+                yield from _clean(number + index + 1, raw[index], found, tuple(following))
+        number += block.count(b"\n")
+
+
+def _uncoloured(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    for block in blocks:
+        for hint, escape in _ESCAPES:
+            if hint in block:
+                block = escape.sub(b"", block)
+        yield block
+
+
+def _with_lines_ahead(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Pair every block with the first lines of the next one."""
+    held: bytes | None = None
+    for block in blocks:
+        if held is not None:
+            yield held, block[:LONGEST_AHEAD].split(b"\n")[:FOLLOWING_LINES]
+        held = block
+    if held is not None:
+        yield held, []
 
 
 def _clean(number: int, raw: bytes, words: Set[bytes], following: tuple[bytes, ...]) -> Iterator[Line]:

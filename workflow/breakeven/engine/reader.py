@@ -85,6 +85,7 @@ class _Reader:
         self.engine, self.table = engine, _TABLES[engine]
         self.words = frozenset(self.table)
         self.book, self.structure, self.statistics = Book(), Structure(), statistics_of(engine)
+        self.consumed: dict[Pattern, int] = {}
         self.scope = ""
         self.stopping = False
         self.score = 0.0
@@ -113,13 +114,23 @@ class _Reader:
 
     def _readings(self, pattern: Pattern, line: Line) -> list[tuple[str, dict[str, Any]]]:
         """Read a line, or, when it says nothing or breaks off, the line joined with those it was wrapped into."""
+        if line.number <= self.consumed.get(pattern, 0):
+            return []
         found = [(line.text, values) for values in pattern.read(line.text)]
-        if pattern.repeats or (found and not _open_ended(line.text)):
+        if pattern.repeats or (found and not _breaks_off(pattern, line.text, found[0][1])):
             return found
-        for text, rest in line.unwrapped():
+        for text, rests in line.unwrapped():
             joined = pattern.read(text, len(line.text.rstrip()))
-            if joined and (not found or joined[0] != found[0][1]) and not pattern.read(rest):
-                return [(text, joined[0])]
+            alone = max((len(values) for rest in rests for values in pattern.read(rest)), default=0)
+            if not joined or (not found and len(joined[0]) <= alone):
+                continue
+            if (
+                not found
+                or len(joined[0]) > len(found[0][1])
+                or (_open_ended(line.text) and joined[0] != found[0][1])
+            ):
+                found = [(text, joined[0])]
+                self.consumed[pattern] = line.number + len(rests)
         return found
 
     def _take(self, pattern: Pattern, values: dict[str, Any], line: Line) -> None:
@@ -230,6 +241,10 @@ def _follows(name: str, value: Any, origin: Fact | None) -> Fact:
 
 def _joined(line: Line, text: str) -> Line:
     return Line(line.number, text, line.rank, line.words, line.following)
+
+
+def _breaks_off(pattern: Pattern, text: str, values: Mapping[str, Any]) -> bool:
+    return _open_ended(text) or any(name not in values for name in pattern.fields)
 
 
 def _open_ended(text: str) -> bool:

@@ -102,9 +102,11 @@ class SglangStatistics:
         """Return 1 when some window shows speculation, 0 when windows show none, None without windows."""
         if any(_has(w, "accept_len") for w in self.windows):
             return 1
-        value = self.metrics.facts().get("drafted")
-        if isinstance(value, int):
-            return value
+        page = self.metrics.facts()
+        if isinstance(page.get("drafted"), int):
+            return int(page["drafted"])
+        if page.get("accept_len") is not None:
+            return int(page["accept_len"] > 0)
         return 0 if self.windows else None
 
     def findings(self) -> Iterator[Finding]:

@@ -24,6 +24,17 @@ _BENCH = {
     "accepted_tokens": "accepted",
     "per_position_acceptance_rates": "per_position",
 }
+_BENCH_TEXT = {
+    "Acceptance rate (%)": "acceptance",
+    "Acceptance length": "mean_len",
+    "mean acceptance length": "mean_len",
+    "Drafts": "num_drafts",
+    "num_drafts": "num_drafts",
+    "Draft tokens": "drafted",
+    "num_draft_tokens": "drafted",
+    "Accepted tokens": "accepted",
+    "num_accepted_tokens": "accepted",
+}
 
 
 class _Length:
@@ -101,6 +112,8 @@ class VllmStatistics:
                 self.throughput.append(values["generation_tok_s"])
         elif record == "client_row" and values["ttft_ms"] is not None and len(self.rows) < MOST_WINDOWS:
             self.rows.append(values)
+        elif record == "bench_text":
+            self._bench_text(values["bench_label"], values["bench_number"])
         elif record == "bench_json":
             self._bench(values["bench_key"], values["bench_value"], line)
 
@@ -153,6 +166,17 @@ class VllmStatistics:
         elif fact:
             number = convert(fact, value)
             self.bench[fact] = round(number, 5) if isinstance(number, float) else number
+
+    def _bench_text(self, label: str, text: str) -> None:
+        """Read a row of a printed result; rates are percent, but for the offline example's rates per position."""
+        name = _BENCH_TEXT.get(label)
+        value = convert(name or "acceptance", text)
+        if name is not None:
+            self.bench[name] = round(value / 100, 6) if label.endswith("(%)") and value is not None else value
+        elif value is not None and len(known := self.bench.setdefault("per_position", [])) == int(
+            label.split()[-1][:6]
+        ):
+            known.append(value if label.startswith("acceptance") else round(value / 100, 6))
 
     def facts(self) -> dict[str, Any]:
         """Return what the lines add up to."""

@@ -186,7 +186,8 @@ class Structure:
         for name in ("threads", "threads_batch", "cores"):
             if values.get(name) is not None:
                 self._first(name, values[name], line)
-        found = re.findall(r"(\w+) = (\d+)", values.get("system_info") or "")
+        told = values.get("system_info") or ""
+        found = re.findall(r"(\w+) = (\d+)", told.rpartition("CPU :")[2])
         if found:
             self._first("cpu_features", [name for name, value in found if value != "0"], line)
 
@@ -224,7 +225,8 @@ def _bar_name(what: str, detail: str, capture: str) -> str:
         return f"{capture}_{kind}" if capture else kind
     draft = "draft_" if re.search(r"draft|eagle|specul|mtp", f"{what} {detail}", re.IGNORECASE) else ""
     mode = next((mode for mode in ("PIECEWISE", "FULL") if mode in detail.upper()), "")
-    return f"{draft}graphs_{mode.lower()}" if mode else f"{draft}graphs"
+    stage = "prefill_" if "prefill" in what else ""
+    return f"{draft}{stage}graphs_{mode.lower()}" if mode else f"{draft}{stage}graphs"
 
 
 def _seconds(text: str) -> float | None:

@@ -91,6 +91,15 @@ _PROGRAM = (
         record="device",
     ),
     Pattern(
+        "ggml_metal_init ggml_metal_device_init",
+        r"ggml_metal\w*: (?:found device|GPU name|picking default device): +(?P<device_name>.+?)\s*$",
+        "Metal builds",
+        "ggml_metal_init: found device: Apple M2 Max",
+        {"device_name": "Apple M2 Max", "device_index": "0"},
+        fixed={"device_index": "0"},
+        record="device",
+    ),
+    Pattern(
         "ggml_cuda_force_mmq",
         r"GGML_CUDA_FORCE_MMQ: +(?P<force_mmq>yes|no)",
         "to 2025",
@@ -207,7 +216,8 @@ _MODEL = (
 _CONTEXT = (
     Pattern(
         "n_ctx",
-        r"\b(?:llama_(?:new_context_with_model|context|init_from_model)|main|load_model).{0,3} n_ctx +[:=] "
+        r"\b(?:llama_(?:new_context_with_model|context|init_from_model|model_load_internal)|main|"
+        r"load_model).{0,3} n_ctx +[:=] "
         r"(?P<n_ctx>\d+)",
         "all",
         "llama_context: n_ctx         = 262144",
@@ -296,7 +306,8 @@ _CONTEXT = (
     ),
     Pattern(
         "self",
-        r"KV self size += +(?P<kv_mib>[\d.]+) MiB(?:, K \((?P<kv_type_k>\w+)\): +(?P<kv_k_mib>[\d.]+) MiB, "
+        r"(?i:KV self size) += +(?P<kv_mib>[\d.]+) Mi?B(?:, K \((?P<kv_type_k>\w+)\): "
+        r"+(?P<kv_k_mib>[\d.]+) MiB, "
         r"V \((?P<kv_type_v>\w+)\): +"
         r"(?P<kv_v_mib>[\d.]+) MiB)?",
         "to b5200",

@@ -274,5 +274,19 @@ _STATISTICS = (
         {"questions": "40", "tok_s": 250.5, "accept_len": 3.25},
         record="bench_run",
     ),
+    Pattern(
+        "token_capacity",
+        r'"token_capacity": *(?P<kv_tokens>\d+)',
+        "/server_info since 0.4.7",
+        '"memory_usage":{"kvcache":40.0,"token_capacity":123456}',
+        {"kv_tokens": 123456},
+    ),
+    Pattern(
+        "avg_spec_accept_length",
+        r'"avg_spec_accept_length": *(?P<avg_spec_accept_length>[\d.]+)',
+        "/server_info since 0.4.7: a mean since the start, with the bonus token",
+        '"avg_spec_accept_length":2.25',
+        {"avg_spec_accept_length": 2.25},
+    ),
 )
 PATTERNS = (*(_STARTUP + _GRAPHS + _STATISTICS), sample_pattern("sglang", "230794.0"))

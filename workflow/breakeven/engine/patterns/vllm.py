@@ -162,7 +162,8 @@ _STARTUP = (
             "cudagraph_support": "UNIFORM_SINGLE_TOKEN_DECODE",
         },
         fields={
-            "graph_limited_by": r"\bfor (?:attention backend |backend )?(?:AttentionBackendEnum\.)?(\w+)",
+            "graph_limited_by": r"(?:\bfor (?:attention backend |backend )?|not supported with "
+            r"(?!spec))(?:AttentionBackendEnum\.)?(\w+)",
             "cudagraph_support": r"AttentionCGSupport\.(\w+)",
         },
         kind="cudagraph_mode_downgraded",

@@ -239,7 +239,7 @@ _DRAFTER = (
     ),
     Pattern(
         "initialized",
-        r"[Ww]eights were not initialized from checkpoint: *(?P<weights_uninitialized>.*)",
+        r"[Ww]eights (?:of .{0,80}?)?were not initialized\b[^\[{]*(?P<weights_uninitialized>[\[{].*)",
         "all",
         "ValueError: Following weights were not initialized from checkpoint: {'model.mtp.fc.weight', "
         "'model.norm.weight'}",
@@ -254,6 +254,16 @@ _DRAFTER = (
         "all",
         "WARNING 03-04 10:11:12 [utils.py:310] Skipping unexpected weight in the checkpoint: model.mtp.x",
         {"weights_unexpected": "model.mtp.x"},
+        kind="weights_unexpected",
+        finding=("warn", "the checkpoint holds weights that the model does not use: {weights_unexpected}"),
+    ),
+    Pattern(
+        "params_dict",
+        r"[Pp]arameter (?P<weights_unexpected>\S+) not found in params_dict",
+        "all",
+        "WARNING 03-04 10:11:12 [qwen3_next_mtp.py:200] Parameter mtp.x not found in params_dict, skip "
+        "loading",
+        {"weights_unexpected": "mtp.x"},
         kind="weights_unexpected",
         finding=("warn", "the checkpoint holds weights that the model does not use: {weights_unexpected}"),
     ),

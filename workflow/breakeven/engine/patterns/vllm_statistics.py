@@ -2,7 +2,7 @@
 
 from breakeven.engine.patterns import Pattern
 
-_POSITIONS = r"Per-position acceptance rate: ((?:\d\.\d+(?:, )?)+)"
+_POSITIONS = r"Per-position acceptance rate: ((?:\d\.\d{3}(?:, |\b))+)"
 
 STATISTICS = (
     Pattern(
@@ -23,12 +23,12 @@ STATISTICS = (
             "emitted": 75,
         },
         fields={
-            "acceptance": r"Draft acceptance rate: (\d\.\d+|\d+)",
-            "system_efficiency": r"System efficiency: (\d\.\d+|\d+)",
+            "acceptance": r"Draft acceptance rate: (\d\.\d{3})",
+            "system_efficiency": r"System efficiency: (\d\.\d{3})",
             "k": r"Number of speculative tokens: (\d+)",
-            "accepted": r"Number of accepted tokens: (\d+)",
-            "drafted": r"Number of draft tokens: (\d+)",
-            "emitted": r"Number of emitted tokens: (\d+)",
+            "accepted": r"Number of accepted tokens: (\d+)[.,]",
+            "drafted": r"Number of draft tokens: (\d+)[.,]",
+            "emitted": r"Number of emitted tokens: (\d+)[.,]",
         },
         record="v0_cumulative",
     ),
@@ -42,9 +42,9 @@ STATISTICS = (
         "Number of draft tokens: 40, ",
         {"acceptance": 0.75, "accepted": 30, "drafted": 40},
         fields={
-            "acceptance": r"Draft acceptance rate: (\d\.\d+|\d+)",
-            "accepted": r"Number of accepted tokens: (\d+)",
-            "drafted": r"Number of draft tokens: (\d+)",
+            "acceptance": r"Draft acceptance rate: (\d\.\d{3})",
+            "accepted": r"Number of accepted tokens: (\d+)[.,]",
+            "drafted": r"Number of draft tokens: (\d+)[.,]",
         },
         record="v1_window",
     ),
@@ -65,7 +65,7 @@ STATISTICS = (
             "acceptance_percent": 0.6,
         },
         fields={
-            "mean_len": r"Mean acceptance length: (\d+(?:\.\d+)?)",
+            "mean_len": r"Mean acceptance length: (\d+\.\d\d)",
             "accepted": r"\bAccepted: ([\d,]+) tokens",
             "drafted": r"\bDrafted: ([\d,]+) tokens",
             "per_position": _POSITIONS,
@@ -105,5 +105,17 @@ STATISTICS = (
         "  warm-1     wall= 10.00s  ttft=  2000ms  toks= 500  wall_TPS= 50.00  decode_TPS= 62.50",
         {"client_row": "warm-1", "ttft_ms": 2000, "toks": 500, "decode_tps": 62.5},
         record="client_row",
+    ),
+    Pattern(
+        "acceptance drafts draft accepted position num_drafts num_draft_tokens num_accepted_tokens",
+        r"^\W*(?P<bench_label>Acceptance rate \(%\)|Acceptance length|Drafts|Draft tokens|Accepted tokens|"
+        r"Position \d+|"
+        r"num_drafts|num_draft_tokens|num_accepted_tokens|mean acceptance length|acceptance at token \d+) "
+        r"*: +"
+        r"(?P<bench_number>\d+(?:\.\d+)?)%?\s*$",
+        "`vllm bench serve` and the offline example, since 0.9",
+        "Acceptance length:                       2.73      ",
+        {"bench_label": "Acceptance length", "bench_number": "2.73"},
+        record="bench_text",
     ),
 )
