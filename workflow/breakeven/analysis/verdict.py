@@ -256,8 +256,8 @@ def _usable(cells: pd.DataFrame, checks: Sequence[Row], plan: Plan) -> pd.DataFr
 
 def _groups(cells: pd.DataFrame) -> dict[tuple[int, str], pd.DataFrame]:
     decoded = cells[cells["requests"].notna()]
-    by_place = decoded.groupby(["depth", "prompt_class"], sort=True)
-    return {(int(depth), str(name)): group for (depth, name), group in by_place}  # type: ignore[misc]
+    groups = (group for _, group in decoded.groupby(["depth", "prompt_class"], sort=True))
+    return {(int(one["depth"].iloc[0]), str(one["prompt_class"].iloc[0])): one for one in groups}
 
 
 def _of(prompts: pd.DataFrame, depth: int, prompt_class: str) -> pd.DataFrame:
