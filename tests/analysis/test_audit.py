@@ -192,7 +192,9 @@ def test_a_row_that_cannot_be_read_is_refused_with_its_reason(row: dict[str, obj
     assert all(refusal.reason for refusal in arm.refusals)
 
 
-@pytest.mark.parametrize("words", ["no tree", "not a tree", "eagle topk 1", "128 experts, top-8"])
+@pytest.mark.parametrize(
+    "words", ["no tree", "not a tree", "eagle topk 1", "128 experts, top-8", "temperature 0.8 top-k 40"]
+)
 def test_a_chain_is_not_taken_for_a_tree(words: str) -> None:
     assert only_arm(setting=words).status == "computed"
 

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 from breakeven.analysis.audit.kinds import KINDS, Kind, kind_of, rises
 from breakeven.analysis.audit.table import Row
+from breakeven.analysis.cost import survival
 
 GATE = re.compile(r"\bp[-_ ]?(?:min|split)\s*[=:]?\s*(\d*\.?\d+)", re.IGNORECASE)
 GATE_IN_WORDS = re.compile(r"\b(gated|adaptive|dynamic)\b", re.IGNORECASE)
 GATE_IN_NOTES = re.compile(r"\bp[-_ ]?min\b[^0-9+]{0,40}(0?\.\d+)", re.IGNORECASE)
 TREE = re.compile(r"(?<!no )(?<!not a )(?<!without )\b(trees?|medusa|sequoia)\b", re.IGNORECASE)
 TOP_K = re.compile(r"\b(?:eagle[-_ ]?)?top[-_ ]?k\s*[=:]?\s*(\d+)", re.IGNORECASE)
+CHAIN_OR_TREE = re.compile(r"eagle|sglang", re.IGNORECASE)
+"""Drafters whose top-k, when it is named, is the width of the draft; elsewhere it is a sampler's."""
 NGRAM = re.compile(r"n-?gram|prompt[- ]?lookup|lookup[- ]decod|suffix[- ]?decod", re.IGNORECASE)
 OFF = re.compile(
     r"stop(s|ped)? drafting|(spec\w*|drafting) (is |was |were )?(inactive|off|disabled)|never drafted",
@@ -109,8 +112,9 @@ def _kind(name: str) -> Kind:
 def _refusal(row: Row, kind: Kind) -> tuple[str, str] | None:
     words = f"{row.acc_definition} {row.notes}"
     gated, published = (gate(row) or 0) > 0, row.acc_value is not None
-    tree = TREE.search(f"{row.engine} {row.model} {row.setting} {words}")
-    wide = TOP_K.search(f"{row.engine} {row.setting}")
+    drafter = f"{row.engine} {row.model} {row.setting}"
+    tree = TREE.search(f"{drafter} {words}")
+    wide = TOP_K.search(drafter) if CHAIN_OR_TREE.search(drafter) else None
     off = OFF.search(words)
     if tree or (wide and int(wide[1]) > 1):
         found = tree or wide
@@ -127,7 +131,7 @@ def _refusal(row: Row, kind: Kind) -> tuple[str, str] | None:
         return "no_acceptance", "no acceptance was published, so tokens per step and step cost are unknown"
     if NO_UNIT.search(row.acc_definition):
         return "unit_unknown", "the table does not say what its acceptance figure counts"
-    if kind.basis != "all" and NGRAM.search(f"{row.engine} {row.model} {row.setting}"):
+    if kind.basis != "all" and NGRAM.search(drafter):
         return (
             "ngram_not_every_step",
             "an n-gram drafter drafts in some steps only, and the undrafted steps are not counted",
@@ -182,11 +186,7 @@ def _survival(row: Row, kind: Kind, values: tuple[float, ...]) -> tuple[float, .
     if kind.name == "per_position":
         return values
     if kind.name == "conditional":
-        curve, product = [], 1.0
-        for q in values:
-            product *= q
-            curve.append(product)
-        return tuple(curve)
+        return survival(values)
     return row.survival
 
 
