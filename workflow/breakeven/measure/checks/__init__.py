@@ -3,12 +3,12 @@
 `run` gives the rows of the checks table. A failed check of severity `block` makes the place it names invalid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-from breakeven.measure.checks import caches, lever, steps, tokens, traffic
+from breakeven.measure.checks import caches, lever, machine, rounds, soundness, steps, tokens, traffic
 from breakeven.measure.checks.check import Check, rows_of
 from breakeven.measure.checks.measured import measured
 
@@ -17,7 +17,10 @@ REGISTRY: tuple[Check, ...] = (
     *steps.CHECKS,
     *caches.CHECKS,
     *lever.CHECKS,
+    *soundness.CHECKS,
     *traffic.CHECKS,
+    *rounds.CHECKS,
+    *machine.CHECKS,
 )
 """Every check, once, in the order of the report."""
 
@@ -31,12 +34,15 @@ def run(
     experiment: Mapping[str, Any],
     *,
     step_bytes: Mapping[str, float] | None = None,
+    eos_ids: Iterable[int] = (),
+    margins: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of the table CHECKS.
 
     `requests`, `events`, `counters`, `telemetry`: the tables of all launches up to a look, one below the other.
-    `launches`: arm, round, slot, started_at, n_spec, gated, status, and where known n_ctx (context tokens).
-    `experiment`: as `config.experiment` gives it. `step_bytes`: arm -> bytes that one decode step reads (Method 7).
+    `launches`: arm, round, slot, started_at, n_spec, gated, status, and where known n_ctx (context tokens) and
+    late_compiles (`warmup.late_compiles`). `experiment`: as `config.experiment` gives it. `step_bytes`: arm -> bytes
+    that one decode step reads (Method 7). `eos_ids`: tokens that end a text. `margins`: as `lossless.compare` takes.
     """
-    seen = measured(requests, events, counters, telemetry, launches, experiment, step_bytes)
+    seen = measured(requests, events, counters, telemetry, launches, experiment, step_bytes, eos_ids, margins)
     return [row for check in REGISTRY for row in rows_of(check, seen)]

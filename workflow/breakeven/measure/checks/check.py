@@ -83,7 +83,7 @@ def rows_of(check: Check, measured: Measured) -> list[dict[str, Any]]:
         found = merged([found, undecided(places, FORCED)]).astype(object)
     rows: list[dict[str, Any]] = []
     for _, of_arm in found.groupby("arm", sort=False):
-        agree = len(of_arm) > 1 and of_arm["passed"].iloc[0] is not False and of_arm["reason"].nunique() == 1
+        agree = len(of_arm) > 1 and of_arm["reason"].nunique() == 1
         rows += [_together(of_arm)] if agree else _records(of_arm)
     fixed = {
         "experiment": measured.name,

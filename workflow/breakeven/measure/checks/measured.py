@@ -1,6 +1,6 @@
 """What the checks look at: the tables of all launches, requests joined with what the counters say of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,8 @@ class Measured:
     counters: pd.DataFrame
     telemetry: pd.DataFrame
     step_bytes: Mapping[str, float] = field(default_factory=dict)
+    eos_ids: tuple[int, ...] = ()
+    margins: pd.DataFrame | None = None
 
     @property
     def name(self) -> str:
@@ -92,6 +94,8 @@ def measured(
     launches: pd.DataFrame,
     experiment: Mapping[str, Any],
     step_bytes: Mapping[str, float] | None = None,
+    eos_ids: Iterable[int] = (),
+    margins: pd.DataFrame | None = None,
 ) -> Measured:
     """Join the tables. Launches that did not run are left out of `requests` and `launches`."""
     ran = launches[launches["status"].isin(RAN)].copy()
@@ -110,7 +114,15 @@ def measured(
     )
     requests = requests.assign(**_differences(requests, counters))
     return Measured(
-        experiment, ran, _with_counts(requests), events, counters, telemetry, dict(step_bytes or {})
+        experiment,
+        ran,
+        _with_counts(requests),
+        events,
+        counters,
+        telemetry,
+        dict(step_bytes or {}),
+        tuple(eos_ids),
+        margins,
     )
 
 

@@ -15,7 +15,7 @@ from breakeven.measure.checks.tokens import by_cell
 from breakeven.measure.client import BURST_GAP
 
 CLIENT_SHARE = 0.01
-"""Share by which the client's decode time may differ from the server's own."""
+"""Share by which the client's decode time may differ from the server's own, on average over a cell."""
 CLIENT_S = 0.002
 """And seconds: a scheduler may wake a client so late, which short answers cannot average out."""
 DISTURBED_SHARE = 0.05
@@ -32,12 +32,19 @@ FEW_ROUNDS_SHARE = 0.1
 """Without three rounds for a test, only a difference of this share is called one."""
 
 
-def client_matches_server(measured: Measured) -> pd.DataFrame:
-    """The typical request took as long for the client as for the server."""
+def _client_and_server(measured: Measured) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
+    """Decode requests, log of the client's over the server's decode time, and their distance in seconds."""
     tg = measured.tg
     server, client = tg["server_decode_s"].astype(float), tg["decode_s"].astype(float)
-    groups = by_cell(tg, share=client / server.where(server > 0) - 1, seconds=(client - server).abs())
-    table = groups.agg(share=("share", "median"), seconds=("seconds", "median")).reset_index()
+    log: pd.Series = np.log(client.where(client > 0) / server.where(server > 0))
+    return tg, log, (client - server).abs()
+
+
+def client_matches_server(measured: Measured) -> pd.DataFrame:
+    """The cell's mean log decode time is the server's: what a client was held up by would be in its rate."""
+    tg, log, seconds = _client_and_server(measured)
+    table = by_cell(tg, log=log, seconds=seconds).mean().reset_index()
+    table["share"] = np.expm1(table["log"])
     return findings(
         table,
         table["share"],
@@ -53,11 +60,10 @@ def client_matches_server(measured: Measured) -> pd.DataFrame:
 
 def requests_disturbed(measured: Measured) -> pd.DataFrame:
     """No single request took longer or shorter on its way to the client."""
-    tg = measured.tg
-    server, client = tg["server_decode_s"].astype(float), tg["decode_s"].astype(float)
-    apart = (client - server).abs()
-    off = (apart > DISTURBED_SHARE * server) & (apart > CLIENT_S)
-    groups = by_cell(tg, off=off, known=apart.notna(), share=client / server.where(server > 0) - 1)
+    tg, log, seconds = _client_and_server(measured)
+    share = np.expm1(log)
+    off = (share.abs() > DISTURBED_SHARE) & (seconds > CLIENT_S)
+    groups = by_cell(tg, off=off, known=share.notna(), share=share)
     table = groups.agg(off=("off", "sum"), known=("known", "sum"), worst=("share", _extreme)).reset_index()
     return findings(
         table,
@@ -130,13 +136,13 @@ def step_times(measured: Measured) -> pd.DataFrame:
     return logs
 
 
-def surely_below(values: np.ndarray, margin: float) -> bool | None:
-    """Whether the mean of one value a round lies below -margin; None: nothing known."""
+def surely_below(values: np.ndarray, margin: float, few: float = FEW_ROUNDS_SHARE) -> bool | None:
+    """Whether the mean of one value a round lies below -margin, -few where rounds are too few; None: unknown."""
     values = values[np.isfinite(values)]
     if not values.size:
         return None
     if values.size < 3:
-        return bool(values.mean() < -FEW_ROUNDS_SHARE)
+        return bool(values.mean() < -few)
     half = stats.t.ppf(1 - SURE_ALPHA, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size)
     return bool(values.mean() < -margin and values.mean() + half < 0)
 
