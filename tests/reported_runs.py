@@ -1,4 +1,4 @@
-"""Results folders whose truth is known: simulated launches, judged by the real analysis, written as the rules write them."""
+"""Results folders whose truth is known: simulated launches, judged by the real analysis, laid out as the rules do."""
 
 import json
 from collections.abc import Mapping
@@ -53,6 +53,7 @@ def write_run(
     failed = dict(died or {}) | dict(refused or {})
     alive = {name: arm for name, arm in arms.items() if name not in failed}
     made = simulate(alive, **simulated)
+    made.cells["started_at"] += STARTED_AT
     experiment = _experiment(made, arms, note)
     rounds = int(made.cells["round"].max())
     folder = home / "ab"
@@ -147,7 +148,7 @@ def _write_arm(
         record: dict[str, Any] = {"experiment": "ab", "arm": name, "round": number, "slot": 0}
         telemetry = []
         if status == "ok":
-            began = STARTED_AT + float(own.at[number, "started_at"])
+            began = float(own.at[number, "started_at"])
             took = LAUNCH_S + MEASURE_S + TEARDOWN_S + JOB_S
             record |= {
                 "slot": int(own.at[number, "slot"]), "started_at": began, "ended_at": began + took,
@@ -157,7 +158,7 @@ def _write_arm(
                          "threads": 2, "memory_bytes": 8_000_000_000, "boot_id": "a", "cpu_governor": None, "gpus": []},
             }  # fmt: skip
             quantities = {"load_1m": 1.0} | (
-                {"edge_temperature_c": 60.0, "gpu_clock_mhz": 1725.0} if gpu else {}
+                {"temperature_edge_c": 60.0, "gpu_clock_mhz": 1725.0} if gpu else {}
             )
             keys = {"experiment": "ab", "arm": name, "round": number, "slot": record["slot"]}
             telemetry = [

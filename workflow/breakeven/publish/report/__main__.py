@@ -1,4 +1,4 @@
-"""`python -m breakeven.publish.report EXPERIMENT VERDICT.json OUT.md`."""
+"""`python -m breakeven.publish.report EXPERIMENT VERDICT.json OUT.md OUT.html FIGURES`: the entry point of the rule."""
 
 import sys
 from collections.abc import Sequence
@@ -6,19 +6,36 @@ from pathlib import Path
 
 from breakeven.errors import BreakevenError
 from breakeven.publish.ledger.files import write_text
+from breakeven.publish.report import html
+from breakeven.publish.report.figures import figures, write
 from breakeven.publish.report.page import markdown
+from breakeven.publish.report.prior import earlier
 from breakeven.publish.report.run import read_run
 
 
+def publish(verdict: Path, page: Path, web_page: Path, folder: Path) -> None:
+    """Write Markdown, HTML and figures of the run that a verdict belongs to.
+
+    Figures stand in `figures/<experiment>` beside the page, as its links say. Raises BreakevenError naming the file
+    that cannot be read.
+    """
+    run = read_run(verdict)
+    drawn, missing = figures(run)
+    text = markdown(run, drawn, missing, earlier(run))
+    for figure in drawn:
+        write(figure, folder)
+    write_text(web_page, html.page(text, drawn))
+    write_text(page, text)
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; 2 and a message when something cannot be read."""
-    if len(arguments) != 3:
-        print("usage: python -m breakeven.publish.report EXPERIMENT VERDICT.json OUT.md", file=sys.stderr)
+    """Publish; 2 and a message when something cannot be read."""
+    if len(arguments) != 5:
+        usage = "usage: python -m breakeven.publish.report EXPERIMENT VERDICT.json OUT.md OUT.html FIGURES"
+        print(usage, file=sys.stderr)
         return 2
-    _, verdict, page = arguments
     try:
-        run = read_run(Path(verdict))
-        write_text(Path(page), markdown(run))
+        publish(*map(Path, arguments[1:]))
     except BreakevenError as error:
         print(f"breakeven: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """Arms, what differs between them, what failed, and the gates and checks that each verdict rests on."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from breakeven.engine.facts import Facts
@@ -18,7 +18,8 @@ ROLES = {
     "cost_only": "cost only",
 }
 MEASURED = "measured"
-MARKS = {True: "passed", False: "**failed**", None: "open"}
+MARKS = {True: "passed", False: "failed", None: "open"}
+_RANK = {False: 0, None: 1, True: 2}
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,19 @@ def structure(run: Run) -> Structure | None:
     )
 
 
+def common_table(found: Structure | None) -> Markdown | None:
+    """What all arms state alike, and what the speculating arms alone state, alike."""
+    table = Table(["what", "value", "arms"])
+    if found is None:
+        return None
+    for row in found.same:
+        table.add(row.name, markdown_code(row.cells[0].text, in_table=True), "all")
+    for row in found.added:
+        stated = next(cell.text for cell in row.cells if cell.differs)
+        table.add(row.name, markdown_code(stated, in_table=True), "those that speculate")
+    return table.markdown() if table else None
+
+
 def _is_up(bring_up: Document) -> bool:
     return bring_up.get("status") == "ready"
 
@@ -108,23 +122,16 @@ def _failure(arm: str, what: str, record: Document, command: str) -> Failure:
 
 
 def gates_table(run: Run) -> Markdown:
-    """Gates, failed ones on top, then open ones; those that passed are one row a gate with the arms it passed on."""
-    table = Table(["gate", "arm", "result", "found"])
-    passed: dict[str, list[str]] = {}
-    for rank in (False, None):
-        for arm, gate in _gates(run):
-            if gate["passed"] is rank:
-                table.add(
-                    gate.get("gate") or gate.get("name"),
-                    markdown_code(arm, in_table=True),
-                    _mark(rank, gate.get("severity")),
-                    str(gate["reason"]),
-                )
+    """Gates, failed ones on top, then open ones, with the arms that share a finding; those that passed by name."""
+    grouped: dict[tuple[bool | None, str, str, str], list[str]] = {}
     for arm, gate in _gates(run):
-        if gate["passed"]:
-            passed.setdefault(str(gate.get("gate") or gate.get("name")), []).append(arm)
-    for name, arms in passed.items():
-        table.add(name, _names(arms, run), MARKS[True], "as wanted")
+        name = str(gate.get("gate") or gate.get("name"))
+        found = "as wanted" if gate["passed"] else str(gate["reason"])
+        severity = "" if gate["passed"] else str(gate.get("severity"))
+        grouped.setdefault((gate["passed"], severity, name, found), []).append(arm)
+    table = Table(["gate", "arms", "result", "found"])
+    for (passed, severity, name, found), arms in sorted(grouped.items(), key=lambda item: _RANK[item[0][0]]):
+        table.add(name, _names(arms, run), _mark(passed, severity), found)
     return table.markdown() if table else Markdown("No gate is on record.")
 
 
@@ -150,17 +157,14 @@ def checks_table(run: Run) -> Markdown:
             counted[row["check"]] = counted.get(row["check"], 0) + 1
     for name, count in counted.items():
         allowed = next(row["allowed"] for row in rows if row["check"] == name and row["passed"])
-        table.add(name, "all others", "–", MARKS_PLAIN[True], "–", allowed, f"{count} times")
+        table.add(name, "all others", "–", MARKS[True], "–", allowed, f"{count} times")
     return table.markdown() if table else Markdown("No check is on record.")
-
-
-MARKS_PLAIN = {True: "passed", False: "failed", None: "open"}
 
 
 def _mark(passed: bool | None, severity: object) -> Markdown:
     if passed is False:
         return Markdown("**failed**") if severity == "block" else Markdown("**warning**")
-    return markdown_text(MARKS_PLAIN[passed])
+    return markdown_text(MARKS[passed])
 
 
 def _gates(run: Run) -> Iterator[tuple[str, Document]]:
@@ -176,7 +180,7 @@ def _names(arms: list[str], run: Run) -> Markdown:
     return Markdown(", ".join(markdown_code(arm, in_table=True) for arm in unique))
 
 
-def _where(row: Document) -> str:
+def _where(row: Mapping[Hashable, object]) -> str:
     parts = [
         f"{word} {row[key]}".strip()
         for key, word in (("round", "round"), ("depth", "depth"), ("prompt_class", ""))

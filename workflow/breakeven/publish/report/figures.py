@@ -1,14 +1,164 @@
-"""Figures of the report (placeholder type)."""
+"""The report's figures: what they show in words, and their files (SVG, PNG, data as Parquet)."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+import vl_convert
+
+from breakeven.publish.escape import Markdown
+from breakeven.publish.report import charts, figure_data
+from breakeven.publish.report.numbers import fixed, level, percent
+from breakeven.publish.report.run import Run
+
+PNG_SCALE = 2
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: its name is its file's stem, `caption` says what to see, `alt` what a reader without it misses."""
+    """One figure. `caption` says what to see, `alt` what a reader who cannot see it misses, `spec` is Vega-Lite."""
 
     name: str
+    experiment: str
     title: str
     caption: str
     alt: str
-    folder: str
+    data: pd.DataFrame
+    spec: Mapping[str, Any]
+
+    @property
+    def link(self) -> Markdown:
+        """Address of the picture from the report's page."""
+        return Markdown(f"figures/{self.experiment}/{self.name}.svg")
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture."""
+        drawn: str = vl_convert.vegalite_to_svg(dict(self.spec))
+        return drawn
+
+
+def figures(run: Run) -> tuple[list[Figure], list[str]]:
+    """The figures whose data is known, and for each of the others why it is left out."""
+    found, missing = [], []
+    for name, (title, frame_of, chart, caption, alt) in _FIGURES.items():
+        frame = frame_of(run)
+        if frame.empty:
+            missing.append(f"No figure of {title.lower()}: nothing that it shows is known.")
+            continue
+        made = Figure(name, run.name, title, caption(run, frame), alt(frame), frame, chart(frame))
+        found.append(made)
+    return found, missing
+
+
+def write(figure: Figure, folder: Path) -> None:
+    """Write NAME.svg, NAME.png and NAME.parquet."""
+    contents = {
+        "svg": figure.svg.encode(),
+        "png": vl_convert.vegalite_to_png(dict(figure.spec), scale=PNG_SCALE),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, content in contents.items():
+        part = folder / f".{figure.name}.{uuid4().hex[:8]}.part"
+        part.write_bytes(content)
+        part.replace(folder / f"{figure.name}.{suffix}")
+    part = folder / f".{figure.name}.{uuid4().hex[:8]}.part"
+    figure.data.to_parquet(part, index=False)
+    part.replace(folder / f"{figure.name}.parquet")
+
+
+def _speedup_caption(run: Run, frame: pd.DataFrame) -> str:
+    return (
+        f"Above the dashed line speculation pays, below it costs. Points are decode speed-ups with {level(run.alpha)} "
+        "intervals over launches; a tick is the ceiling, where the arm would stand if every draft were accepted. A tick "
+        "below the line means that no drafter can help."
+    )
+
+
+def _cost_caption(run: Run, frame: pd.DataFrame) -> str:
+    return (
+        "What a step costs, in baseline steps, with its fitted line. On the dashed line a step costs as many tokens as it "
+        "could emit at most (N + 1): above it no acceptance pays. The gap below it is what acceptance has to fill."
+    )
+
+
+def _depth_caption(run: Run, frame: pd.DataFrame) -> str:
+    return (
+        "Decode speed of every arm over the context before the request. Lines that cross mean that the answer depends on "
+        "depth; a line that rises with depth is suspect."
+    )
+
+
+def _acceptance_caption(run: Run, frame: pd.DataFrame) -> str:
+    return (
+        "Share of all drafts that were accepted up to each position. The steeper the fall, the less a longer draft "
+        "brings; arms that draft different lengths should agree where they overlap."
+    )
+
+
+def _samples_caption(run: Run, frame: pd.DataFrame) -> str:
+    first = frame.iloc[0]
+    known = set(frame["series"])
+    absent = [name for name in (figure_data.TEMPERATURE, figure_data.CLOCK) if name not in known]
+    gone = f" Not recorded on this machine: {', '.join(absent)}." if absent else ""
+    return (
+        f"One point a launch, at depth {int(first['depth'])}, {first['prompt_class']}; the number beside it is its slot in "
+        f"the round, from 0. A slope that all arms share is drift of the machine; a low slot 0 is a cold start.{gone}"
+    )
+
+
+def _ends(frame: pd.DataFrame, what: Callable[[Any], str], count: int = 6) -> str:
+    rows = [what(row) for row in frame.itertuples()]
+    more = f"; and {len(rows) - count} more" if len(rows) > count else ""
+    return "; ".join(rows[:count]) + more
+
+
+def _speedup_alt(frame: pd.DataFrame) -> str:
+    own = frame[frame["series"] == figure_data.MEASURED]
+    return f"Speed-up by draft length, break-even at 1: {_ends(own, lambda r: f'{r.arm} at depth {r.depth} {fixed(r.value)}')}"
+
+
+def _cost_alt(frame: pd.DataFrame) -> str:
+    own = frame[frame["series"] == figure_data.MEASURED]
+    return (
+        "Step cost by draft length against the limit N + 1: "
+        f"{_ends(own, lambda r: f'{r.arm} at depth {r.depth} {fixed(r.value)}')}"
+    )
+
+
+def _depth_alt(frame: pd.DataFrame) -> str:
+    return f"Tokens per second by depth: {_ends(frame, lambda r: f'{r.arm} at depth {r.depth} {fixed(r.value, 2)}')}"
+
+
+def _acceptance_alt(frame: pd.DataFrame) -> str:
+    said = _ends(frame, lambda r: f"{r.arm} position {r.position} at {r.cell} {percent(r.value)}")
+    return f"Acceptance by position: {said}"
+
+
+def _samples_alt(frame: pd.DataFrame) -> str:
+    own = frame[frame["series"] == "tokens/s"]
+    span = f"{fixed(own['value'].min(), 2)} to {fixed(own['value'].max(), 2)} tokens/s"
+    return f"Decode speed of {len(own)} launches over {fixed(own['minutes'].max(), 0)} minutes, {span}"
+
+
+_FIGURES: Mapping[str, tuple[str, Any, Any, Any, Any]] = {
+    "speedup": (
+        "Speed-up by draft length", figure_data.speedups, charts.speedup, _speedup_caption, _speedup_alt,
+    ),
+    "step_cost": (
+        "Step cost by draft length", figure_data.step_costs, charts.step_cost, _cost_caption, _cost_alt,
+    ),
+    "tokens_by_depth": (
+        "Tokens per second by depth", figure_data.tokens_by_depth, charts.tokens_by_depth, _depth_caption, _depth_alt,
+    ),
+    "acceptance": (
+        "Acceptance by position", figure_data.acceptance, charts.acceptance, _acceptance_caption, _acceptance_alt,
+    ),
+    "samples": (
+        "Launches over time", figure_data.samples, charts.samples, _samples_caption, _samples_alt,
+    ),
+}  # fmt: skip

@@ -2,20 +2,31 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from breakeven.publish.escape import environment
 from breakeven.publish.report import answer, arms, drafts, limits, noise, provenance, speeds
 from breakeven.publish.report.figures import Figure
 from breakeven.publish.report.numbers import level
 from breakeven.publish.report.run import Run
+from breakeven.publish.report.table import aligned
 
 TEMPLATE = "report.md.j2"
 
 
-def markdown(run: Run, figures: Sequence[Figure] = (), missing_figures: Sequence[str] = ()) -> str:
-    """The page. `figures` are shown where they belong; `missing_figures` say why one is left out."""
+def markdown(
+    run: Run,
+    figures: Sequence[Figure] = (),
+    missing_figures: Sequence[str] = (),
+    prior_art: Sequence[str] = (),
+) -> str:
+    """The page. `figures` are shown where they belong; `missing_figures` say why one is left out.
+
+    `prior_art`: sentences on closed ledger entries of the same lead.
+    """
     positions, positions_words = drafts.positions_table(run)
     fits, fit_words = drafts.fit_table(run)
+    structure = arms.structure(run)
     page = environment().get_template(TEMPLATE)
     text = page.render(
         run=run,
@@ -27,7 +38,8 @@ def markdown(run: Run, figures: Sequence[Figure] = (), missing_figures: Sequence
         summary=answer.summary_table(run),
         arms=arms.arms_table(run),
         failures=arms.failures(run),
-        structure=arms.structure(run),
+        structure=structure and replace(structure, added=(), same=()),
+        common=arms.common_table(structure),
         gates=arms.gates_table(run),
         checks=arms.checks_table(run),
         decode=speeds.decode_tables(run),
@@ -56,5 +68,6 @@ def markdown(run: Run, figures: Sequence[Figure] = (), missing_figures: Sequence
         ruled_out=limits.ruled_out(run),
         figures={figure.name: figure for figure in figures},
         missing_figures=list(missing_figures),
+        prior_art=list(prior_art),
     )
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return aligned(re.sub(r"\n{3,}", "\n\n", text).strip()) + "\n"

@@ -1,5 +1,6 @@
 """Markdown tables that are aligned in their source, with notes for what a cell has no room for."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,8 +8,6 @@ from dataclasses import dataclass, field
 from breakeven.publish.escape import Markdown, markdown_text
 from breakeven.publish.report import numbers
 from breakeven.publish.report.numbers import Estimate
-
-RIGHT, LEFT = "right", "left"
 
 
 @dataclass
@@ -58,21 +57,54 @@ class Table:
 
     def markdown(self) -> Markdown:
         """The table and its notes."""
-        right = [heading.endswith(">") for heading in self.headings]
         head = [markdown_text(heading.removesuffix(">").rstrip()) for heading in self.headings]
-        widths = [max(3, *(_width(row[column]) for row in [head, *self.rows])) for column in range(len(head))]
-        rule = [
-            f"{'-' * (width - 1)}:" if of_numbers else "-" * width
-            for width, of_numbers in zip(widths, right, strict=True)
-        ]
-        made = [_line(head, widths, right), f"| {' | '.join(rule)} |"]
-        made += [_line(row, widths, right) for row in self.rows]
+        rule = ["-:" if heading.endswith(">") else "-" for heading in self.headings]
+        lines: list[Sequence[str]] = [head, rule, *self.rows]
+        made = [aligned("\n".join(f"| {' | '.join(line)} |" for line in lines))]
         if self.notes:
             made += [
                 "",
                 *(f"- {markdown_text(f'[{_letter(i)}] {note}')}" for i, note in enumerate(self.notes)),
             ]
         return Markdown("\n".join(made))
+
+
+def aligned(markdown: str) -> str:
+    """The same page with the columns of every table padded to one width; fenced blocks stay as they are."""
+    made: list[str] = []
+    rows: list[str] = []
+    fence = ""
+    for line in [*markdown.split("\n"), ""]:
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and fence and line.strip() == fence:
+            fence = ""
+        if line.startswith("|") and not fence:
+            rows.append(line)
+            continue
+        made += _padded(rows)
+        rows = []
+        made.append(line)
+    return "\n".join(made[:-1])
+
+
+_FENCE = re.compile(r"\s{0,3}(`{3,})")
+_CELL_END = re.compile(r"(?<!\\)\|")
+
+
+def _padded(rows: Sequence[str]) -> list[str]:
+    cells = [[cell.strip() for cell in _CELL_END.split(row)[1:-1]] for row in rows]
+    if len(cells) < 2 or len({len(row) for row in cells}) != 1:
+        return list(rows)
+    right = [mark.endswith(":") for mark in cells[1]]
+    others = [cells[0], *cells[2:]]
+    widths = [max(3, *(_width(row[column]) for row in others)) for column in range(len(right))]
+    cells[1] = [
+        f"{'-' * (width - 1)}:" if of_numbers else "-" * width
+        for width, of_numbers in zip(widths, right, strict=True)
+    ]
+    return [_line(row, widths, right) for row in cells]
 
 
 def _cell(cell: str | int | None) -> Markdown:
