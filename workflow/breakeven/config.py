@@ -9,7 +9,7 @@ them to know what is out of date.
 import hashlib
 import itertools
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -253,6 +253,16 @@ def _refuse_nonsense(spec: Mapping[str, Any], path: Path) -> None:
             f"{path}: depth {max(spec['workload']['depths'])} + pp {spec['workload']['pp']} + tg "
             f"{spec['workload']['tg']} = {wanted} tokens do not fit ctx-size {context}; lower them or raise it"
         )
+
+
+def on_host(path: str | None, mounts: Sequence[str]) -> Path:
+    """Where a path that the server sees lies on this machine, through `source:target` mounts."""
+    seen = Path(path or "")
+    for mount in mounts:
+        source, target = mount.split(":")[:2]
+        if seen.is_relative_to(target):
+            return Path(source) / seen.relative_to(target)
+    return seen
 
 
 def canonical(value: Any) -> str:

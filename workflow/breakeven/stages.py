@@ -14,10 +14,12 @@ import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis import cells as reduce
+from breakeven.analysis.bandwidth import against_time, model_bytes
 from breakeven.analysis.stored import numbers_from_json, numbers_to_json
+from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
 from breakeven.analysis.verdict import verdict as judge
-from breakeven.config import expect_key
+from breakeven.config import expect_key, on_host
 from breakeven.engine.facts import Facts
 from breakeven.engine.reader import read_facts
 from breakeven.errors import BreakevenError
@@ -64,13 +66,31 @@ def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, out: 
     _write_text(Path(out), numbers_to_json(numbers))
 
 
+def traffic(experiment: str, verified: str, out: str) -> None:
+    """Bytes of a decode step, from the headers of the baseline's model where this machine can read it."""
+    spec = _read_json(Path(experiment))
+    facts = _read_json(Path(verified))["facts"]["facts"]
+    server = spec["arms"][spec["baseline"]]["server"]
+    model = on_host(server.get("args", {}).get("model"), server.get("mounts", []))
+    cache_type = facts.get("kv_type_k") or facts.get("kv_dtype") or facts.get("dtype")
+    _write_json(Path(out), model_bytes(model, spec["workload"]["depths"], cache_type))
+
+
 def verdict(
-    look: str, experiment: str, cells: str, prompts: str, checks: str, gates: str, fit: str, out: str
+    look: str,
+    experiment: str,
+    cells: str,
+    prompts: str,
+    checks: str,
+    gates: str,
+    fit: str,
+    traffic: str,
+    out: str,
 ) -> None:
     """One verdict per arm, depth and class; one per configuration."""
-    gated = _read_json(Path(gates))
+    gated, spec = _read_json(Path(gates)), _read_json(Path(experiment))
     result = judge(
-        _read_json(Path(experiment)),
+        spec,
         tables.read(Path(cells), reduce.CELLS),
         tables.read(Path(prompts), reduce.PROMPTS),
         tables.read(Path(checks), tables.CHECKS),
@@ -79,7 +99,10 @@ def verdict(
         int(look),
         numbers_from_json(Path(fit).read_text()),
     )
-    _write_json(Path(out), result.to_json())
+    declared = spec.get("bandwidth_gb_s")
+    known = Bandwidth(declared, spec["bandwidth_kind"] == "measured") if declared else None
+    held = against_time(_read_json(Path(traffic)), result.cells, spec["baseline"], known)
+    _write_json(Path(out), result.to_json() | {"bytes": held})
 
 
 def findings(home: str, look: str, out: str) -> None:
@@ -222,7 +245,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 STAGES: Mapping[str, Callable[..., None]] = {
-    stage.__name__: stage for stage in (acceptance, fit, verdict, findings)
+    stage.__name__: stage for stage in (acceptance, fit, traffic, verdict, findings)
 }
 
 

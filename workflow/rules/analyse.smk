@@ -1,7 +1,7 @@
 """Tables to verdicts; opens no socket.
 
 in   launches, logs and gates of all arms, rounds 1..look
-out  results/<experiment>/experiment.json
+out  results/<experiment>/{experiment,bytes}.json
      results/<experiment>/look<look>/{cells,prompts,checks}.parquet, gates.json, fit.json, verdict.json,
      findings.json
 """
@@ -51,6 +51,18 @@ rule fit:
         "python -m breakeven.stages fit {wildcards.look} {input} {output}"
 
 
+rule traffic:
+    input:
+        experiment="results/{experiment}/experiment.json",
+        verified=of_baseline("results/{experiment}/{arm}/verify.json"),
+    output:
+        "results/{experiment}/bytes.json",
+    params:
+        code=code_hash("analysis", "stages.py"),
+    shell:
+        "python -m breakeven.stages traffic {input} {output}"
+
+
 checkpoint verdict:
     input:
         experiment="results/{experiment}/experiment.json",
@@ -59,6 +71,7 @@ checkpoint verdict:
         checks=LOOK + "/checks.parquet",
         gates=LOOK + "/gates.json",
         fit=LOOK + "/fit.json",
+        traffic="results/{experiment}/bytes.json",
     output:
         LOOK + "/verdict.json",
     params:

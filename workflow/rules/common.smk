@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import signal
 import sys
 from functools import cache
 from pathlib import Path
 
+import psutil
 from snakemake.exceptions import WorkflowError
 
 from breakeven import config as settings
@@ -21,6 +23,19 @@ EXPERIMENTS = {
 }
 LIBRARY = Path(workflow.basedir, "workflow", "breakeven")
 LAUNCHES = {}
+
+
+def stop(signum, frame):
+    """A signal to Snakemake alone stops its jobs too, where it would wait for them: that may be an hour."""
+    for job in psutil.Process().children():
+        job.send_signal(signum)
+    raise KeyboardInterrupt
+
+
+onstart:
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) != signal.SIG_IGN:
+            signal.signal(signum, stop)
 
 
 wildcard_constraints:
@@ -75,6 +90,13 @@ def of_reference(pattern):
         return pattern.format(experiment=wildcards.experiment, arm=reference)
 
     return path
+
+
+def of_baseline(pattern):
+    return lambda wildcards: pattern.format(
+        experiment=wildcards.experiment,
+        arm=experiment(wildcards.experiment)["baseline"],
+    )
 
 
 def per_arm(pattern):
