@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unit.simulated_launches import Tables, TrueArm, simulate
-
 from breakeven import tables
 from breakeven.analysis.cells import CELLS, PROMPTS
 from breakeven.analysis.verdict import verdict
 from breakeven.engine.facts import Facts
 from breakeven.tables import CHECKS, TELEMETRY
+from unit.simulated_launches import Tables, TrueArm, simulate
 
 BASE = {"base": TrueArm(), "base_again": TrueArm(repeat_of="base")}
 WON = BASE | {

@@ -1,1 +1,1 @@
-"""The report of one experiment at one look: Markdown, HTML and figures. Formats what the analysis found, computes nothing."""
+"""The report of one experiment at one look, as Markdown, HTML and figures. It formats what the analysis found."""

@@ -17,6 +17,8 @@ WIDTH, HEIGHT, HALF = 460, 300, 215
 FONT_SIZE = 15
 POINT: dict[str, Any] = {"filled": False, "size": 90, "opacity": 1, "strokeWidth": 2}
 """Hollow: marks of arms that agree lie on each other, and both must show."""
+MOST_ROOM = 1.6
+"""Room for intervals above the highest point, as a multiple of it."""
 
 
 def speedup(frame: pd.DataFrame) -> dict[str, Any]:
@@ -35,10 +37,10 @@ def speedup(frame: pd.DataFrame) -> dict[str, Any]:
     layers = [
         base.mark_rule(strokeDash=[6, 4], color=GREY, size=1.5).encode(y=alt.datum(1)),
         _label("break-even").encode(x=alt.value(4), y=alt.datum(1)),
-        measured.mark_rule(size=2).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth, offset),
+        measured.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth, offset),
         measured.mark_point(**POINT).encode(
             x,
-            alt.Y("value:Q", title="times the baseline's speed", scale=alt.Scale(zero=False)),
+            alt.Y("value:Q", title="times the baseline's speed", scale=_room(frame, zero=False)),
             depth,
             offset,
             shape=depth_shape,
@@ -61,7 +63,7 @@ def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
     """Step cost by draft length with its line, and the limit above which no acceptance pays."""
     depth, depth_shape = _told_apart(frame, "depth")
     x = alt.X("n_spec:Q", title="draft length N", axis=alt.Axis(tickMinStep=1, format="d"))
-    y = alt.Y("value:Q", title="step cost C in baseline steps", scale=alt.Scale(domainMin=0))
+    y = alt.Y("value:Q", title="step cost C in baseline steps", scale=_room(frame, domainMin=0))
     base = alt.Chart()
     measured = base.transform_filter(alt.datum.series == data.MEASURED)
     layers = [
@@ -73,7 +75,7 @@ def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
         .transform_filter(alt.datum.n_spec > 0)
         .encode(x, y),
         base.transform_filter(alt.datum.series == data.FIT).mark_line(size=1.5).encode(x, y, depth),
-        measured.mark_rule(size=2).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth),
+        measured.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth),
         measured.mark_point(**POINT).encode(
             x,
             y,
@@ -89,11 +91,11 @@ def tokens_by_depth(frame: pd.DataFrame) -> dict[str, Any]:
     """Decode speed over depth, one line an arm."""
     arm, arm_shape = _told_apart(frame, "arm")
     x = alt.X("depth:O", title="depth (tokens of context)", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("value:Q", title="tokens/s", scale=alt.Scale(zero=False))
+    y = alt.Y("value:Q", title="tokens/s", scale=_room(frame, zero=False))
     base = alt.Chart()
     layers = [
         base.mark_line(size=1.5).encode(x, y, arm),
-        base.mark_rule(size=2).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), arm),
+        base.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), arm),
         base.mark_point(**POINT).encode(
             x,
             y,
@@ -130,7 +132,12 @@ def acceptance(frame: pd.DataFrame) -> dict[str, Any]:
 def samples(frame: pd.DataFrame) -> dict[str, Any]:
     """Every launch over time with its slot, above temperature and clock where they are known."""
     span = [float(min(frame["minutes"].min(), 0)), float(frame["minutes"].max())]
-    x = alt.X("minutes:Q", title="minutes since the first launch", scale=alt.Scale(domain=span))
+    x = alt.X(
+        "minutes:Q",
+        title="minutes since the first launch",
+        axis=alt.Axis(tickCount=8),
+        scale=alt.Scale(domain=span),
+    )
     launches = frame[frame["series"] == "tokens/s"]
     arm, arm_shape = _told_apart(launches, "arm")
     points = alt.Chart(launches[["minutes", "value", "arm", "round", "slot"]])
@@ -173,6 +180,16 @@ def _label(text: str, align: Literal["left", "right"] = "left", dx: float = 0) -
         text=text, align=align, dx=dx, dy=-8, color=GREY, fontSize=FONT_SIZE - 2
     )
     return marked
+
+
+def top(frame: pd.DataFrame) -> float:
+    """Upper end of a value axis: an interval that says little must not press everything else flat."""
+    return float(max(MOST_ROOM * frame["value"].max(), 1.05))
+
+
+def _room(frame: pd.DataFrame, **scale: Any) -> alt.Scale:
+    wide = frame["high"].astype(float).max() > top(frame)
+    return alt.Scale(**scale, domainMax=top(frame)) if wide else alt.Scale(**scale)
 
 
 def _told_apart(frame: pd.DataFrame, field: str) -> tuple[alt.Color, alt.Shape]:

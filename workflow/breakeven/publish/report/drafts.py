@@ -1,9 +1,9 @@
 """Acceptance, what a step costs, what follows from both, and whether outputs stay what they were."""
 
 from breakeven.publish.escape import Markdown, markdown_code
-from breakeven.publish.report.answer import n_of, place
+from breakeven.publish.report.answer import cells_of, n_of
 from breakeven.publish.report.numbers import fixed, known, percent, whole
-from breakeven.publish.report.run import Document, Run
+from breakeven.publish.report.run import Document, Run, place
 from breakeven.publish.report.table import Table
 
 LOSSLESS = "lossless"
@@ -137,7 +137,8 @@ def fit_table(run: Run) -> tuple[Markdown | None, list[str]]:
                 f"{name} = {fixed(value, 3)}" for name, value in other["parameters"].items()
             )
             said.append(
-                f"{place(cell)}: a curve fits too: {other['name']} ({parameters}; residual sd {fixed(other['residual_sd'])})."
+                f"{place(cell)}: a curve fits too: {other['name']} ({parameters}; residual sd "
+                f"{fixed(other['residual_sd'])})."
             )
         said += [f"{place(cell)}: look twice: {flag['reason']}." for flag in fit["anchor_flags"]]
     return (table.markdown() if table else None), said
@@ -193,14 +194,17 @@ def _need(table: Table, value: float | None, reason: str | None, *, share: bool 
     return Markdown(percent(value) if share else fixed(value, 3))
 
 
-def needed(run: Run) -> list[str]:
-    """What would have to change for each losing arm, as the analysis words it."""
-    return [
-        f"{own['arm']} at {place(cell)}: {'; '.join(own['needed'])}."
-        for cell in run.verdict["cells"]
-        for own in _drafting(cell)
-        if own["needed"]
-    ]
+def needed(run: Run) -> list[tuple[str, list[str]]]:
+    """(arm and place, what would have to change there), for every losing arm in its worst cell."""
+    found = []
+    for arm in run.candidates:
+        rows = [
+            (cell, own) for cell, own in cells_of(run, arm) if own["needed"] and known(own["ratio"]["value"])
+        ]
+        if rows:
+            cell, own = min(rows, key=lambda pair: float(pair[1]["ratio"]["value"]))
+            found.append((f"{arm} at {place(cell)}", list(own["needed"])))
+    return found
 
 
 def lossless_table(run: Run) -> Markdown | None:

@@ -1,13 +1,12 @@
-"""What each figure shows, as a table: one row a mark. Empty where nothing is known; a mark without a number is left out."""
+"""What each figure shows, as a table of one row a mark: empty where nothing is known."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-from breakeven.publish.report.answer import place
 from breakeven.publish.report.numbers import known
-from breakeven.publish.report.run import Document, Run
+from breakeven.publish.report.run import Document, Run, place
 
 MEASURED, PERFECT = "measured", "if every draft were accepted"
 FIT, LIMIT = "fit a + b·N", "limit N + 1"

@@ -12,7 +12,7 @@ import vl_convert
 
 from breakeven.publish.escape import Markdown
 from breakeven.publish.report import charts, figure_data
-from breakeven.publish.report.numbers import fixed, level, percent
+from breakeven.publish.report.numbers import fixed, level, percent, significant
 from breakeven.publish.report.run import Run
 
 PNG_SCALE = 2
@@ -74,22 +74,23 @@ def write(figure: Figure, folder: Path) -> None:
 def _speedup_caption(run: Run, frame: pd.DataFrame) -> str:
     return (
         f"Above the dashed line speculation pays, below it costs. Points are decode speed-ups with {level(run.alpha)} "
-        "intervals over launches; a tick is the ceiling, where the arm would stand if every draft were accepted. A tick "
-        "below the line means that no drafter can help."
+        "intervals over launches; a tick is the ceiling, where the arm would stand if every draft were accepted. A "
+        f"tick below the line means that no drafter can help.{_cut(frame)}"
     )
 
 
 def _cost_caption(run: Run, frame: pd.DataFrame) -> str:
     return (
-        "What a step costs, in baseline steps, with its fitted line. On the dashed line a step costs as many tokens as it "
-        "could emit at most (N + 1): above it no acceptance pays. The gap below it is what acceptance has to fill."
+        "What a step costs, in baseline steps, with its fitted line. On the dashed line a step costs as many tokens as "
+        "it could emit at most (N + 1): above it no acceptance pays. The gap below it is what acceptance has to "
+        f"fill.{_cut(frame)}"
     )
 
 
 def _depth_caption(run: Run, frame: pd.DataFrame) -> str:
     return (
-        "Decode speed of every arm over the context before the request. Lines that cross mean that the answer depends on "
-        "depth; a line that rises with depth is suspect."
+        "Decode speed of every arm over the context before the request. Lines that cross mean that the answer depends "
+        f"on depth; a line that rises with depth is suspect.{_cut(frame)}"
     )
 
 
@@ -100,18 +101,24 @@ def _acceptance_caption(run: Run, frame: pd.DataFrame) -> str:
     )
 
 
+def _cut(frame: pd.DataFrame) -> str:
+    over = frame["high"].astype(float).max() > charts.top(frame)
+    return " Intervals that leave the frame are wider than it." if over else ""
+
+
 def _samples_caption(run: Run, frame: pd.DataFrame) -> str:
     first = frame.iloc[0]
     known = set(frame["series"])
     absent = [name for name in (figure_data.TEMPERATURE, figure_data.CLOCK) if name not in known]
     gone = f" Not recorded on this machine: {', '.join(absent)}." if absent else ""
     return (
-        f"One point a launch, at depth {int(first['depth'])}, {first['prompt_class']}; the number beside it is its slot in "
-        f"the round, from 0. A slope that all arms share is drift of the machine; a low slot 0 is a cold start.{gone}"
+        f"One point a launch, at depth {int(first['depth'])}, {first['prompt_class']}; the number beside it is its "
+        "slot in the round, from 0. A slope that all arms share is drift of the machine; a low slot 0 is a cold "
+        f"start.{gone}"
     )
 
 
-def _ends(frame: pd.DataFrame, what: Callable[[Any], str], count: int = 6) -> str:
+def _listed(frame: pd.DataFrame, what: Callable[[Any], str], count: int = 6) -> str:
     rows = [what(row) for row in frame.itertuples()]
     more = f"; and {len(rows) - count} more" if len(rows) > count else ""
     return "; ".join(rows[:count]) + more
@@ -119,23 +126,24 @@ def _ends(frame: pd.DataFrame, what: Callable[[Any], str], count: int = 6) -> st
 
 def _speedup_alt(frame: pd.DataFrame) -> str:
     own = frame[frame["series"] == figure_data.MEASURED]
-    return f"Speed-up by draft length, break-even at 1: {_ends(own, lambda r: f'{r.arm} at depth {r.depth} {fixed(r.value)}')}"
+    return f"Speed-up by draft length, break-even at 1: {_listed(own, _at_depth)}"
 
 
 def _cost_alt(frame: pd.DataFrame) -> str:
     own = frame[frame["series"] == figure_data.MEASURED]
-    return (
-        "Step cost by draft length against the limit N + 1: "
-        f"{_ends(own, lambda r: f'{r.arm} at depth {r.depth} {fixed(r.value)}')}"
-    )
+    return f"Step cost by draft length against the limit N + 1: {_listed(own, _at_depth)}"
 
 
 def _depth_alt(frame: pd.DataFrame) -> str:
-    return f"Tokens per second by depth: {_ends(frame, lambda r: f'{r.arm} at depth {r.depth} {fixed(r.value, 2)}')}"
+    return f"Tokens per second by depth: {_listed(frame, _at_depth)}"
+
+
+def _at_depth(row: Any) -> str:
+    return f"{row.arm} at depth {row.depth} {significant(row.value)}"
 
 
 def _acceptance_alt(frame: pd.DataFrame) -> str:
-    said = _ends(frame, lambda r: f"{r.arm} position {r.position} at {r.cell} {percent(r.value)}")
+    said = _listed(frame, lambda r: f"{r.arm} position {r.position} at {r.cell} {percent(r.value)}")
     return f"Acceptance by position: {said}"
 
 

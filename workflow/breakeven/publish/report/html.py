@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import jinja2
@@ -51,8 +52,9 @@ def page(markdown: str, figures: Sequence[Figure]) -> str:
 
 def _anchors(tokens: Sequence[Token]) -> list[tuple[str, str]]:
     """Give every heading an id; (id, text) of those that the menu lists."""
-    menu, taken = [], set()
-    for opening, inline in zip(tokens, tokens[1:], strict=False):
+    menu: list[tuple[str, str]] = []
+    taken: set[str] = set()
+    for opening, inline in pairwise(tokens):
         if opening.type != "heading_open":
             continue
         text = _text(inline)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from breakeven.publish.report.answer import place
+import pandas as pd
+
 from breakeven.publish.report.arms import findings
-from breakeven.publish.report.numbers import fixed, percent
+from breakeven.publish.report.numbers import counted, fixed, percent
 from breakeven.publish.report.run import Run
 
 
@@ -30,7 +31,8 @@ def _limitations(run: Run) -> Iterator[str]:
             if gate["passed"] is None:
                 opened.setdefault(str(gate.get("gate") or gate.get("name")), []).append(arm["arm"])
     if opened:
-        yield f"Not verified, as the logs do not say: {'; '.join(f'{gate} ({_arms(arms)})' for gate, arms in opened.items())}."
+        said = "; ".join(f"{gate} ({', '.join(dict.fromkeys(arms))})" for gate, arms in opened.items())
+        yield f"Not verified, as the logs do not say: {said}."
     unknown = dict.fromkeys(text for arm in run.arms.values() for text in arm.verify.get("unknown") or ())
     yield from (f"Not compared between arms: {text}." for text in unknown)
     missing = dict.fromkeys(
@@ -44,47 +46,44 @@ def _limitations(run: Run) -> Iterator[str]:
 
 
 def ruled_out(run: Run) -> list[str]:
-    """What was tested and found not to be so."""
+    """What was tested and not found; "not found" is said where a test cannot prove absence."""
     return list(_ruled_out(run))
 
 
 def _ruled_out(run: Run) -> Iterator[str]:
-    gates = [gate for arm in run.verdict["arms"] for gate in arm["gates"]]
+    verdict = run.verdict
+    gates = [gate for arm in verdict["arms"] for gate in arm["gates"]]
     passed = [gate for gate in gates if gate["passed"]]
     if passed and not any(gate["passed"] is False for gate in gates):
         names = dict.fromkeys(str(gate.get("gate") or gate.get("name")) for gate in passed)
-        yield f"An arm that silently is not what it claims to be: {len(passed)} gates passed ({', '.join(names)})."
-    steady = [one for one in run.verdict["drift"] if one["drift"]["flagged"] is False]
-    if steady:
-        yield f"Drift of the machine: none beyond noise and margin in {len(steady)} of {len(run.verdict['drift'])} cells."
-    calm = [depth for depth in run.verdict["prefill"] if depth["kind"] == "none"]
-    if calm:
+        yield (
+            f"An arm that silently is not what it claims to be: {counted(len(passed), 'gate')} passed "
+            f"({', '.join(names)})."
+        )
+    results: dict[str, list[bool]] = {}
+    for check, ok in zip(run.checks["check"], run.checks["passed"], strict=True):
+        results.setdefault(str(check), []).append(not pd.isna(ok) and bool(ok))
+    if clean := [name for name, own in results.items() if all(own)]:
+        yield f"Faults of measurement, by checks that passed everywhere: {', '.join(clean)}."
+    if calm := [depth for depth in verdict["prefill"] if depth["kind"] == "none"]:
         depths = ", ".join(str(depth["depth"]) for depth in calm)
-        yield f"A prefill regression at depth {depths}: every arm is within {percent(calm[0]['margin'])} of the baseline."
+        yield f"A prefill regression at depth {depths}: every arm is within {percent(calm[0]['margin'])}."
+    steady = [one for one in verdict["drift"] if one["drift"]["flagged"] is False]
+    if steady:
+        yield (
+            f"Drift of the machine: not found in {len(steady)} of {counted(len(verdict['drift']), 'cell')}, beyond "
+            "noise and margin."
+        )
     straight = [
-        cell
-        for cell in run.verdict["cells"]
-        if cell["fit"] and cell["fit"]["lack_of_fit"]["rejected"] is False
+        cell for cell in verdict["cells"] if cell["fit"] and cell["fit"]["lack_of_fit"]["rejected"] is False
     ]
     if straight:
-        where = "; ".join(place(cell) for cell in straight)
-        yield f"A step cost that surely bends with N: not shown at {where} (which does not prove a straight line)."
-    same = [cell["same_arm_p"] for cell in run.verdict["cells"] if cell["same_arm_p"] is not None]
-    objected = any("differs from its twin" in str(one["reason"]) for one in run.verdict["configurations"])
-    if same and not objected:
         yield (
-            f"A baseline that differs from itself: launched twice a round, smallest p {fixed(min(same), 3)} "
-            f"of {len(same)} cells."
+            f"A step cost that bends with N: not found in {len(straight)} of {counted(len(verdict['cells']), 'cell')}."
         )
-    counted: dict[str, list[bool]] = {}
-    for row in run.checks[["check", "passed"]].itertuples():
-        counted.setdefault(str(row.check), []).append(
-            row.passed is True or bool(row.passed is not None and row.passed == 1)
+    same = [cell["same_arm_p"] for cell in verdict["cells"] if cell["same_arm_p"] is not None]
+    if same and not any("differs from its twin" in str(one["reason"]) for one in verdict["configurations"]):
+        yield (
+            f"A baseline that differs from itself: not found, launched twice a round (smallest p {fixed(min(same))} "
+            f"of {counted(len(same), 'cell')}, judged together)."
         )
-    clean = [name for name, results in counted.items() if all(results)]
-    if clean:
-        yield f"Faults of the measurement, by checks that passed everywhere: {', '.join(clean)}."
-
-
-def _arms(names: list[str]) -> str:
-    return ", ".join(dict.fromkeys(names))

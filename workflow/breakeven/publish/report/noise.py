@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from breakeven.publish.escape import Markdown, markdown_code
-from breakeven.publish.report.answer import place
 from breakeven.publish.report.numbers import fixed, known, percent, seconds
-from breakeven.publish.report.run import Document, Run
+from breakeven.publish.report.run import Document, Run, place
 from breakeven.publish.report.table import Table
 
 

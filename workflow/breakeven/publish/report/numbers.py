@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from breakeven.publish.escape import Markdown
-
 UNKNOWN = "unknown"
 MOST_DECIMALS = 6
 
@@ -115,6 +113,11 @@ def test_name(kind: str, tokens: int, depth: int | None) -> str:
     return f"{kind}{tokens}" if not depth else f"{kind}{tokens} @ d{depth}"
 
 
-def lines(items: list[str]) -> Markdown:
-    """Markdown lines, each escaped already, joined."""
-    return Markdown("\n".join(items))
+def counted(count: int, thing: str) -> str:
+    """A count with its noun: 1 round, 3 rounds."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def sentence(text: str) -> str:
+    """Text that ends as a sentence does."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."

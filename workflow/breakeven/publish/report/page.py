@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from breakeven.publish.escape import environment
+from breakeven.publish.escape import Markdown, environment, markdown_text
 from breakeven.publish.report import answer, arms, drafts, limits, noise, provenance, speeds
 from breakeven.publish.report.figures import Figure
 from breakeven.publish.report.numbers import level
@@ -12,6 +12,7 @@ from breakeven.publish.report.run import Run
 from breakeven.publish.report.table import aligned
 
 TEMPLATE = "report.md.j2"
+NOTHING_KNOWN = "Nothing on record: measure again when server, model or hardware change."
 
 
 def markdown(
@@ -26,7 +27,7 @@ def markdown(
     """
     positions, positions_words = drafts.positions_table(run)
     fits, fit_words = drafts.fit_table(run)
-    structure = arms.structure(run)
+    structure, first = arms.structure(run), answer.answer(run)
     page = environment().get_template(TEMPLATE)
     text = page.render(
         run=run,
@@ -34,7 +35,8 @@ def markdown(
         experiment=run.experiment,
         verdict=run.verdict,
         level=level(run.alpha),
-        answer=answer.answer(run),
+        answer=first,
+        questions=_questions(first),
         summary=answer.summary_table(run),
         arms=arms.arms_table(run),
         failures=arms.failures(run),
@@ -71,3 +73,21 @@ def markdown(
         prior_art=list(prior_art),
     )
     return aligned(re.sub(r"\n{3,}", "\n\n", text).strip()) + "\n"
+
+
+def _questions(first: answer.Answer) -> Markdown:
+    """The four questions as a list, with a list below where the answer is more than one sentence."""
+    asked = {
+        "By how much?": first.how_much,
+        "How sure?": first.how_sure,
+        "Why?": first.why,
+        "What would change it?": first.change or (NOTHING_KNOWN,),
+    }
+    made = []
+    for question, sentences in asked.items():
+        said = [markdown_text(text) for text in sentences]
+        if len(said) == 1:
+            made.append(f"- **{question}** {said[0]}")
+        else:
+            made += [f"- **{question}**", *(f"  - {text}" for text in said)]
+    return Markdown("\n".join(made))

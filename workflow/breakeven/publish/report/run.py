@@ -67,6 +67,11 @@ class Run:
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=tables.TELEMETRY.names)
 
 
+def place(cell: Document) -> str:
+    """A cell in words."""
+    return f"depth {cell['depth']}, {cell['prompt_class']}"
+
+
 def read_run(verdict: Path) -> Run:
     """The run that a verdict belongs to: results/<experiment>/look<R>/verdict.json.
 

@@ -89,6 +89,8 @@ def aligned(markdown: str) -> str:
     return "\n".join(made[:-1])
 
 
+MOST_COLUMNS = 60
+"""A cell that is longer sticks out: padding all others to it would make pages of blanks."""
 _FENCE = re.compile(r"\s{0,3}(`{3,})")
 _CELL_END = re.compile(r"(?<!\\)\|")
 
@@ -99,7 +101,9 @@ def _padded(rows: Sequence[str]) -> list[str]:
         return list(rows)
     right = [mark.endswith(":") for mark in cells[1]]
     others = [cells[0], *cells[2:]]
-    widths = [max(3, *(_width(row[column]) for row in others)) for column in range(len(right))]
+    widths = [
+        max(3, *(min(_width(row[column]), MOST_COLUMNS) for row in others)) for column in range(len(right))
+    ]
     cells[1] = [
         f"{'-' * (width - 1)}:" if of_numbers else "-" * width
         for width, of_numbers in zip(widths, right, strict=True)
