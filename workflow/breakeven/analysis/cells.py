@@ -190,7 +190,7 @@ def _counts(requests: pd.DataFrame, counters: pd.DataFrame) -> dict[str, np.ndar
     row = order[found[matched]]
     counters = counters[matched]
     difference = (counters["after"] - counters["before"]).to_numpy(dtype=float)
-    name = counters["counter"].to_numpy()
+    name = pd.Categorical(counters["counter"], categories=list(SPECULATION)).codes
     position = counters["position"].to_numpy(dtype=float, na_value=np.nan)
 
     def column(mask: np.ndarray) -> np.ndarray:
@@ -199,8 +199,8 @@ def _counts(requests: pd.DataFrame, counters: pd.DataFrame) -> dict[str, np.ndar
         values[seen] = np.bincount(row[mask], weights=difference[mask], minlength=count)[seen]
         return values
 
-    result = {series: column(name == series) for series in SPECULATION if series != POSITIONS}
-    per_position = name == POSITIONS
+    result = {series: column(name == i) for i, series in enumerate(SPECULATION) if series != POSITIONS}
+    per_position = name == SPECULATION.index(POSITIONS)
     deepest = int(np.nanmax(position[per_position], initial=-1))
     return result | {f"pos_{i}": column(per_position & (position == i)) for i in range(deepest + 1)}
 
