@@ -53,8 +53,12 @@ def main() -> None:
         facts = read_facts(stream(megabytes), engine)
         seconds = time.perf_counter() - start
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"engine {engine or 'recognised'}: {megabytes:.0f} MB in {seconds:.2f} s ({megabytes / seconds:.0f} MB/s),")
-        print(f"  peak memory {peak_mb:.0f} MB, drafted {facts.get('drafted')}, graphs_full {facts.get('graphs_full')}")
+        print(
+            f"engine {engine or 'recognised'}: {megabytes:.0f} MB in {seconds:.2f} s ({megabytes / seconds:.0f} MB/s),"
+        )
+        print(
+            f"  peak memory {peak_mb:.0f} MB, drafted {facts.get('drafted')}, graphs_full {facts.get('graphs_full')}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Lines after which a server will not answer, the harmless ones that look alike, and what a silent log means."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -268,7 +268,11 @@ _READY = re.compile(
 _TROUBLE = re.compile(
     r"\bERROR\b|Error\b|Traceback|\bE (?:srv|llama|gguf|common|spec)|[Ff]ailed|[Ee]xception"
 )
-FATAL_WORDS = frozenset(word.encode() for entry in FATAL for word in entry.words.split())
+_BY_WORD: dict[bytes, list[Fatal]] = {}
+for _entry in FATAL:
+    for _word in _entry.words.split():
+        _BY_WORD.setdefault(_word.encode(), []).append(_entry)
+FATAL_WORDS = frozenset(_BY_WORD)
 
 
 def is_stop(line: str) -> bool:
@@ -276,10 +280,14 @@ def is_stop(line: str) -> bool:
     return _STOP.search(line) is not None
 
 
-def fatal_entry(engine: str | None, line: str) -> tuple[Fatal, str] | None:
-    """Return the kind of death that a line tells of, and the reason; None for any other line."""
+def fatal_entry(engine: str | None, line: str, words: Set[bytes] | None = None) -> tuple[Fatal, str] | None:
+    """Return the kind of death that a line tells of, and the reason; None for any other line.
+
+    `words` are the line's lower-case words where they are known: they narrow the patterns that are tried.
+    """
     line = line[:LONGEST_LINE]
-    for entry in FATAL:
+    called = FATAL if words is None else [e for word in words & FATAL_WORDS for e in _BY_WORD[word]]
+    for entry in called:
         if (engine is None or engine in entry.engines) and (found := entry.compiled.search(line)):
             reason = entry.reason or found[0].strip().rstrip(".")
             return None if _BENIGN.search(line) else (entry, reason)

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 CHUNK_BYTES = 1 << 20
@@ -49,7 +50,7 @@ _PREFIX = re.compile(r"^[\w.-]+\s+\|\s?")
 _PROCESS = re.compile(r"\(([A-Za-z][^()]*?) pid=\d+[^()]*\)")
 _SGLANG_RANK = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?((?: [A-Z]{2,4}\d+)+)\]")
 _HEAD = re.compile(
-    r"\s*$|\s*\(\S+ pid=|\W{0,3}(?:INFO|WARN|ERROR|DEBUG|CRITICAL|Traceback)|\W{0,3}\d{4}-\d\d-\d\d|"
+    r"\s*$|\s*\(\S+ pid=|\s*\[\w+\.py:\d+\] |\W{0,3}(?:INFO|WARN|ERROR|DEBUG|CRITICAL|Traceback)|\W{0,3}\d{4}-\d\d-\d\d|"
     r"\d+\.\d\d\.\d{3}\.\d{3} "
     r"|\{\"|\+ |(?:\w*_\w*|main|load|build): |(?:slot|srv|llama\w*|print_info|load\w*|ggml\w*)\b|[^|]*\d%\|"
 )
@@ -69,26 +70,32 @@ class Line:
     words: Set[bytes] = frozenset()
     following: tuple[bytes, ...] = ()
 
-    def unwrapped(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the text joined with the lines it may have been wrapped into, and those lines.
+    @cached_property
+    def unwrapped(self) -> tuple[tuple[str, list[str]], ...]:
+        """The text joined with the lines it may have been wrapped into, and those lines; empty when there are none.
 
-        They have no head of their own, and all but the last are about as long as the first. A terminal breaks
-        between letters, a word wrapper drops the space it breaks at: both are tried.
+        The line has a head, they have none, and all but the last are about as long as the first. A terminal breaks
+        between letters, a word wrapper drops the space it breaks at: both are given.
         """
         first = self.text.rstrip()
-        if len(first) < NARROWEST_WRAP:
-            return
+        if len(first) < NARROWEST_WRAP or not self.following or not _HEAD.match(_bare(first)):
+            return ()
         rests: list[str] = []
         for raw in self.following:
-            rest = _PREFIX.sub("", raw.decode("utf-8", "replace").rstrip("\r"))
+            rest = _bare(raw.decode("utf-8", "replace").rstrip("\r"))
             if _HEAD.match(rest):
                 break
             rests.append(rest)
             if len(rest) < SHORTEST_WRAPPED * len(first):
                 break
-        if rests:
-            yield self.text + "".join(rests), rests
-            yield " ".join([first, *rests]), rests
+        if not rests:
+            return ()
+        return (self.text + "".join(rests), rests), (" ".join([first, *rests]), rests)
+
+
+def _bare(text: str) -> str:
+    """Return a line without a container's name in front of it."""
+    return _PREFIX.sub("", text) if " | " in text[:80] else text
 
 
 def chunks(source: Path | bytes | Iterable[bytes]) -> Iterator[bytes]:
@@ -142,12 +149,24 @@ def _with_lines_ahead(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, list[byt
 
 
 def _clean(number: int, raw: bytes, words: Set[bytes], following: tuple[bytes, ...]) -> Iterator[Line]:
-    text = raw.decode("utf-8", "replace")
+    text = (_last_frames(raw) if b"\r" in raw else raw).decode("utf-8", "replace")
     if text.lstrip().startswith("{"):
         text = _message(text)
-    for part in text.splitlines() or [""]:
-        if part.strip():
+    for part in text.splitlines() if "\r" in text or "\n" in text else (text,):
+        if part and not part.isspace():
             yield Line(number, part, _rank(part), words, following)
+
+
+def _last_frames(raw: bytes) -> bytes:
+    """Drop the frames of a progress bar that the next frame of the same bar overwrites."""
+    parts = raw.split(b"\r")
+    labels = [part.partition(b"%|")[0].partition(b":")[0] if b"%|" in part else None for part in parts]
+    kept = [
+        part
+        for part, label, after in zip(parts, labels, [*labels[1:], None], strict=True)
+        if not label or label != after
+    ]
+    return b"\r".join(kept)
 
 
 def _message(text: str) -> str:

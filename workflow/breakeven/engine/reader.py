@@ -45,6 +45,7 @@ _SCOPED = frozenset(
 )
 """Facts of llama.cpp that a drafter's model and context state again."""
 DECIDED = 50
+MOST_WORD_SETS = 10_000
 """Matched lines after which an engine that leads by far is the one."""
 
 
@@ -86,6 +87,7 @@ class _Reader:
         self.words = frozenset(self.table)
         self.book, self.structure, self.statistics = Book(), Structure(), statistics_of(engine)
         self.consumed: dict[Pattern, int] = {}
+        self.called: dict[frozenset[bytes], tuple[Pattern, ...]] = {}
         self.scope = ""
         self.stopping = False
         self.score = 0.0
@@ -98,15 +100,26 @@ class _Reader:
         self.last = line
         if line.rank is not None and len(self.processes) < 1000:
             self.processes.setdefault(line.rank, line)
-        for _, pattern in sorted({found for word in line.words & self.words for found in self.table[word]}):
+        for pattern in self._called_for(frozenset(line.words)):
             for text, values in self._readings(pattern, line):
                 self._take(pattern, values, line if text is line.text else _joined(line, text))
-        self.stopping = self.stopping or is_stop(line.text)
-        if not self.stopping and not line.words.isdisjoint(FATAL_WORDS):
-            self._death(line)
+        if not self.stopping:
+            self.stopping = not line.words.isdisjoint(STOP_WORDS) and is_stop(line.text)
+            if not self.stopping and not line.words.isdisjoint(FATAL_WORDS):
+                self._death(line)
+
+    def _called_for(self, words: frozenset[bytes]) -> tuple[Pattern, ...]:
+        """Return the patterns of these words in the table's order."""
+        known = self.called.get(words)
+        if known is None:
+            places = sorted({found for word in words & self.words for found in self.table[word]})
+            known = tuple(pattern for _, pattern in places)
+            if len(self.called) < MOST_WORD_SETS:
+                self.called[words] = known
+        return known
 
     def _death(self, line: Line) -> None:
-        entry = fatal_entry(self.engine, line.text)
+        entry = fatal_entry(self.engine, line.text, line.words)
         if entry is not None:
             self.score += 1.0 if len(entry[0].engines) == 1 else 0.1
             self.book.note("error", entry[1], line)
@@ -119,7 +132,7 @@ class _Reader:
         found = [(line.text, values) for values in pattern.read(line.text)]
         if pattern.repeats or (found and not _breaks_off(pattern, line.text, found[0][1])):
             return found
-        for text, rests in line.unwrapped():
+        for text, rests in line.unwrapped:
             joined = pattern.read(text, len(line.text.rstrip()))
             alone = max((len(values) for rest in rests for values in pattern.read(rest)), default=0)
             if not joined or (not found and len(joined[0]) <= alone):

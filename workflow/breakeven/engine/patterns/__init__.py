@@ -14,6 +14,10 @@ from functools import cached_property
 from typing import Any
 
 
+LONGEST_NUMBER = 19
+"""Digits of a whole number that is read as one; longer runs of digits are no counts."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pattern:
     """One line format of an engine.
@@ -45,9 +49,9 @@ class Pattern:
         return re.compile(self.regex)
 
     @cached_property
-    def compiled_fields(self) -> Mapping[str, re.Pattern[str]]:
-        """The fields' regexes, compiled once."""
-        return {name: re.compile(regex) for name, regex in self.fields.items()}
+    def compiled_fields(self) -> tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...]:
+        """The fields: name, regex compiled once, how the text is read."""
+        return tuple((name, re.compile(regex), named(name).read) for name, regex in self.fields.items())
 
     def read(self, text: str, starting_before: int | None = None) -> list[dict[str, Any]]:
         """Return the typed values of each match in a line; no match gives an empty list."""
@@ -62,12 +66,13 @@ class Pattern:
 
     def _values(self, text: str, match: re.Match[str]) -> dict[str, Any]:
         values: dict[str, Any] = dict(self.fixed)
-        raw = {name: group for name, group in match.groupdict().items() if group is not None}
-        for name, regex in self.compiled_fields.items():
-            if found := regex.search(text, match.start()):
-                raw[name] = next((group for group in found.groups() if group is not None), found[0])
-        for name, value in raw.items():
-            values[name] = convert(name, value)
+        for name, group in match.groupdict().items():
+            if group is not None:
+                values[name] = convert(name, group)
+        start = match.start()
+        for name, regex, read in self.compiled_fields:
+            if found := regex.search(text, start):
+                values[name] = read(found[found.lastindex or 0])
         return values
 
 
@@ -86,6 +91,8 @@ class Name:
 
 def integer(text: str) -> int | None:
     """Read 188,640 or 1.5e+06; None when it is no whole number."""
+    if text.isdecimal() and len(text) < LONGEST_NUMBER:
+        return int(text)
     try:
         value = float(text.replace(",", "").replace("_", ""))
         return int(value) if value == int(value) else None

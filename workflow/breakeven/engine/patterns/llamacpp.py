@@ -154,14 +154,14 @@ _MODEL = (
         {"arch": "qwen35"},
     ),
     Pattern(
-        "type",
+        "file ftype",
         r"print_(?:info|meta): (?:file type|model ftype) +[:=] (?P<quant>.+?)\s*$",
         "all",
         "print_info: file type   = Q4_K - Medium",
         {"quant": "Q4_K - Medium"},
     ),
     Pattern(
-        "type",
+        "model",
         r"print_(?:info|meta): model type +[:=] (?P<model_type>\S+)",
         "all",
         "print_info: model type            = 27B",
@@ -282,7 +282,7 @@ _CONTEXT = (
         record="gdn_fused",
     ),
     Pattern(
-        "kv",
+        "buffer",
         r"(?P<buffer_device>[\w*-]+) KV buffer size = +(?P<mib>[\d.]+) MiB",
         "all",
         "llama_kv_cache_init:      CUDA1 KV buffer size =  3584.00 MiB",

@@ -189,7 +189,7 @@ _GRAPHS = (
         record="bar",
     ),
     Pattern(
-        "graph",
+        "capture",
         r"Capture (?P<capture>(?:[\w-]+ )*)(?:cuda|cpu|npu|CUDA) ?graph begin\.",
         "all",
         "[2025-03-04 10:11:12 TP0] Capture draft extend cuda graph begin. This can take up to several "
@@ -198,21 +198,21 @@ _GRAPHS = (
         record="capture_begin",
     ),
     Pattern(
-        "graph",
+        "capture",
         r"Capture cuda graph bs \[(?P<graph_bs_sizes>[\d, ]+)\]?",
         "all",
         "[2025-03-04 10:11:12 TP0] Capture cuda graph bs [1, 2, 4, 8]",
         {"graph_bs_sizes": [1, 2, 4, 8]},
     ),
     Pattern(
-        "graph",
+        "capture",
         r"Capture (?:piecewise )?cuda graph num tokens \[(?P<graph_num_tokens_sizes>[\d, ]+)\]?",
         "since 0.5.5",
         "[2025-03-04 10:11:12 TP0] Capture cuda graph num tokens [4, 8, 12]",
         {"graph_num_tokens_sizes": [4, 8, 12]},
     ),
     Pattern(
-        "graph",
+        "capture",
         r"Capture (?P<capture>(?:[\w-]+ )*)(?:cuda|cpu|npu|CUDA) ?graph end\.",
         "all",
         "[2025-03-04 10:11:12 TP1] Capture draft cuda graph end. Time elapsed: 9.50 s. mem usage=0.43 GB. "

@@ -2,7 +2,7 @@
 
 from breakeven.engine.patterns import Pattern
 
-_POSITIONS = r"Per-position acceptance rate: ((?:\d\.\d{3}(?:, |\b))+)"
+_POSITIONS = r"Per-position acceptance rate: (\d\.\d{3}(?:, \d\.\d{3})*)(?=, Avg|\s*$)"
 
 STATISTICS = (
     Pattern(
