@@ -22,18 +22,18 @@ dtype=torch.bfloat16, max_seq_len=8192, tensor_parallel_size=1, enforce_eager=Fa
 """
 BUSY = b"""\x1b[0;36m(APIServer pid=7)\x1b[0;0m INFO:     127.0.0.1:53612 - "POST /v1/completions HTTP/1.1" 200 OK
 \x1b[0;36m(APIServer pid=7)\x1b[0;0m INFO:     127.0.0.1:53614 - "GET /health HTTP/1.1" 200 OK
-(APIServer pid=7) INFO 03-04 10:12:12 [logger.py:43] Received request cmpl-0: prompt: 'a word, another word and more of \
-them', params: SamplingParams(n=1, temperature=0.0, top_p=1.0, max_tokens=256, ignore_eos=True, detokenize=True)
+(APIServer pid=7) INFO 03-04 10:12:12 [logger.py:43] Received request cmpl-0: prompt: 'a word, another word and \
+more of them', params: SamplingParams(n=1, temperature=0.0, top_p=1.0, max_tokens=256, ignore_eos=True, detokenize=True)
 (APIServer pid=7) INFO 03-04 10:12:12 [async_llm.py:310] Added request cmpl-0.
 (EngineCore pid=9) DEBUG 03-04 10:12:12 [core.py:500] scheduled 128 tokens for 1 request, 3 blocks free
 some library prints a line without any head, as libraries do, and this line is neither short nor interesting
   File "site-packages/vllm/v1/engine/core.py", line 1496, in run_engine_core
 """
-WINDOW = b"""(APIServer pid=7) INFO 03-04 10:12:22 [loggers.py:257] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg \
-generation throughput: 90.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.2%, Prefix cache hit rate: 0.0%
-(APIServer pid=7) INFO 03-04 10:12:22 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.20, Accepted \
-throughput: 6.00 tokens/s, Drafted throughput: 10.00 tokens/s, Accepted: 60 tokens, Drafted: 100 tokens, Per-position \
-acceptance rate: 0.700, 0.500, Avg Draft acceptance rate: 60.0%
+WINDOW = b"""(APIServer pid=7) INFO 03-04 10:12:22 [loggers.py:257] Engine 000: Avg prompt throughput: 10.0 tokens/s, \
+Avg generation throughput: 90.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.2%
+(APIServer pid=7) INFO 03-04 10:12:22 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.20, \
+Accepted throughput: 6.00 tokens/s, Drafted throughput: 10.00 tokens/s, Accepted: 60 tokens, Drafted: 100 tokens, \
+Per-position acceptance rate: 0.700, 0.500, Avg Draft acceptance rate: 60.0%
 """
 
 

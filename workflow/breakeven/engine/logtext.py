@@ -50,7 +50,8 @@ _PREFIX = re.compile(r"^[\w.-]+\s+\|\s?")
 _PROCESS = re.compile(r"\(([A-Za-z][^()]*?) pid=\d+[^()]*\)")
 _SGLANG_RANK = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?((?: [A-Z]{2,4}\d+)+)\]")
 _HEAD = re.compile(
-    r"\s*$|\s*\(\S+ pid=|\s*\[\w+\.py:\d+\] |\W{0,3}(?:INFO|WARN|ERROR|DEBUG|CRITICAL|Traceback)|\W{0,3}\d{4}-\d\d-\d\d|"
+    r"\s*$|\s*\(\S+ pid=|\s*\[\w+\.py:\d+\] |"
+    r"\W{0,3}(?:INFO|WARN|ERROR|DEBUG|CRITICAL|Traceback)|\W{0,3}\d{4}-\d\d-\d\d|"
     r"\d+\.\d\d\.\d{3}\.\d{3} "
     r"|\{\"|\+ |(?:\w*_\w*|main|load|build): |(?:slot|srv|llama\w*|print_info|load\w*|ggml\w*)\b|[^|]*\d%\|"
 )

@@ -137,11 +137,8 @@ class _Reader:
             alone = max((len(values) for rest in rests for values in pattern.read(rest)), default=0)
             if not joined or (not found and len(joined[0]) <= alone):
                 continue
-            if (
-                not found
-                or len(joined[0]) > len(found[0][1])
-                or (_open_ended(line.text) and joined[0] != found[0][1])
-            ):
+            gained = len(joined[0]) - len(found[0][1]) if found else 1
+            if gained > 0 or (gained == 0 and _open_ended(found[0][0]) and joined[0] != found[0][1]):
                 found = [(text, joined[0])]
                 self.consumed[pattern] = line.number + len(rests)
         return found

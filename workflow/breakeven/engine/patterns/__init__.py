@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-
 LONGEST_NUMBER = 19
 """Digits of a whole number that is read as one; longer runs of digits are no counts."""
 
