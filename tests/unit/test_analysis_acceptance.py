@@ -32,9 +32,14 @@ def test_short_drafts_are_noticed_without_being_told():
     assert found.survival is None and "draft lengths vary" in str(found.reason)
 
 
+def test_short_outputs_keep_survival_and_say_that_later_positions_read_low():
+    found = acceptance(Counts(4, drafts=100, draft_tokens=290, accepted=150, per_position=(80, 45, 25)), 3)
+    assert found.survival is not None and "read low" in str(found.reason)
+
+
 def test_last_draft_cut_at_the_length_limit_keeps_survival():
-    found = acceptance(Counts(4, drafts=100, draft_tokens=293, accepted=150, per_position=(80, 45, 25)), 3)
-    assert found.survival == pytest.approx((0.8, 0.45, 0.25))
+    found = acceptance(Counts(4, drafts=100, draft_tokens=296, accepted=150, per_position=(80, 45, 25)), 3)
+    assert found.survival == pytest.approx((0.8, 0.45, 0.25)) and found.reason is None
 
 
 def test_positions_that_do_not_sum_to_the_accepted_tokens_are_not_believed():

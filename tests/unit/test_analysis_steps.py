@@ -90,6 +90,17 @@ def test_curvature_of_a_mixture_is_seen_at_n_1_3_7_and_a_union_model_offered():
     assert fit.alternative is not None and fit.alternative.residual_sd < 0.05
 
 
+def test_line_is_fitted_on_the_tokens_really_drafted():
+    """N = 7 whose drafts are cut to 6.4 on average: a line in 6.4 is one, in 7 it is not."""
+    drafted = {"mtp1": 1.0, "mtp3": 2.96, "mtp7": 6.4}
+    y = launches(np.random.default_rng(17), [1.05 + 0.3 * k for k in drafted.values()], 4, 0.002)
+    found = steps.contrasts(y, ["base", *drafted], estimator="E8")
+    lengths = {"mtp1": 1, "mtp3": 3, "mtp7": 7}
+    assert steps.fit_costs(found, lengths, ALPHA).lack.rejected
+    fit = steps.fit_costs(found, lengths, ALPHA, drafted=drafted)
+    assert not fit.lack.rejected and fit.b.value == pytest.approx(0.3, abs=0.005) and fit.n == (1, 3, 7)
+
+
 def test_three_draft_lengths_test_the_second_difference():
     found = steps.contrasts(np.log(STEP_MS), ARMS, estimator="E8")
     cost = np.exp(found.log)

@@ -133,7 +133,14 @@ def test_warning_gate_and_undecided_check_are_carried_and_do_not_block():
 def test_check_that_fails_in_one_round_drops_that_round_for_all_arms():
     found = judged(simulate(arms(CHEAP), rounds=4), checks=[check("mtp1", False, round=2)])
     assert found.cells[0].rounds == (1, 3, 4)
+    assert found.cells[0].dropped == ("round 2: no usable value of mtp1",)
     assert found.judgements["mtp1", 0, "code"].verdict == "wins"
+
+
+def test_one_complete_round_of_three_says_why_there_is_no_interval():
+    checks = [check("mtp1", False, round=1), check("mtp2", False, round=3)]
+    one = judged(simulate(arms(CHEAP)), checks=checks).judgements["mtp3", 0, "code"]
+    assert one.verdict == "inconclusive" and "only round 2 of 3 is complete in every arm" in one.reason
 
 
 def test_check_that_fails_in_half_of_the_rounds_makes_the_arm_invalid():
@@ -192,6 +199,9 @@ def test_prefill_loss_vetoes_a_decode_win_on_long_prompts_with_short_answers():
     found = judged(simulate(slow, mixes=mixes))
     assert found.judgements["mtp1", 0, "code"].verdict == "wins"
     assert [mix.verdict for mix in found.configurations[0].mixes] == ["loses", "wins"]
+    assert any(
+        "256, 8192 prompt tokens is scaled from the rate measured at 2048" in one for one in found.limitations
+    )
     assert found.configurations[0].ledger == "rejected"
     truth = (8192 / 1400 + 64 * 0.027) / (8192 / 1400 / 0.77 + 64 * 0.027 / 1.626)
     assert found.configurations[0].mixes[0].ratio.value == pytest.approx(truth, rel=0.03)

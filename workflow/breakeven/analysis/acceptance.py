@@ -15,6 +15,9 @@ from breakeven.analysis.estimate import Estimate, absent, mean_t, point
 
 UNIDENTIFIED = "position survival not identified because "
 VARYING = UNIDENTIFIED + "draft lengths vary: how often position i was drafted is not counted"
+CUT = "outputs are short: the last drafts of each are cut at its length limit, so later positions read low"
+CUT_SHARE = 0.98
+"""Share of the asked draft tokens below which cut drafts are worth a remark."""
 POOLED = "all requests pooled; the interval over prompts stands beside it"
 DEFINITIONS = {
     "rate": "accepted draft tokens / draft tokens submitted",
@@ -78,8 +81,16 @@ def pool(rows: pd.DataFrame) -> Counts:
     )
 
 
+def mean_drafted(counts: Counts) -> float | None:
+    """M/(D + U): draft tokens a step on average, a little below N where outputs end inside a draft."""
+    return counts.draft_tokens / counts.steps if counts.draft_tokens is not None and counts.steps else None
+
+
 def acceptance(counts: Counts, n_spec: int | None = None, *, gated: bool = False) -> Acceptance:
-    """Every quantity of Method 2 that the counts identify. `gated`: drafts may be shorter than n_spec."""
+    """Every quantity of Method 2 that the counts identify. `gated`: drafts may be shorter than n_spec.
+
+    Without a gate a request ends inside a draft at most: its last drafts shrink from N to 1.
+    """
     d, m, a = counts.drafts, counts.draft_tokens, counts.accepted
     nothing = "nothing was drafted"
     survival, reason = _survival(counts, n_spec, gated)
@@ -117,13 +128,12 @@ def _survival(counts: Counts, n_spec: int | None, gated: bool) -> tuple[tuple[fl
             f"{counts.accepted}"
         )
     longest = n_spec or len(counts.per_position)
-    cut_at_the_end = counts.requests * (longest - 1)
-    if gated or d * longest - m > cut_at_the_end:
+    if gated or d * longest - m > counts.requests * longest * (longest - 1) / 2:
         return None, VARYING
     survival = tuple(min(1.0, count / d) for count in counts.per_position[:longest])
     if any(later > earlier for earlier, later in pairwise(survival)):
         return None, UNIDENTIFIED + "a later position was accepted more often"
-    return survival, None
+    return survival, CUT if m < CUT_SHARE * d * longest else None
 
 
 def over_prompts(prompts: pd.DataFrame, quantity: str, alpha: float) -> Estimate:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from breakeven.analysis.acceptance import VARYING, Acceptance, acceptance, over_prompts, pool
+from breakeven.analysis.acceptance import VARYING, Acceptance, acceptance, mean_drafted, over_prompts, pool
 from breakeven.analysis.cost import (
     alpha_breakeven,
     changes,
@@ -80,6 +80,7 @@ class CellNumbers:
     depth: int
     prompt_class: str
     rounds: tuple[int, ...]
+    dropped: tuple[str, ...]
     df: int | None
     estimator: str | None
     estimator_reason: str
@@ -101,19 +102,15 @@ class CellNumbers:
 def compare_cell(rows: pd.DataFrame, prompts: pd.DataFrame, plan: Plan) -> CellNumbers:
     """All numbers of one cell. `rows`: CELLS rows of one depth and class with `shared`; `prompts`: PROMPTS rows."""
     alpha = plan.look.alpha
-    names = [
-        plan.baseline,
-        *plan.twins,
-        *(arm.arm for arm in plan.arms if arm.role in ("candidate", "cost_only")),
-    ]
-    present = [name for name in names if name == plan.baseline or (rows["arm"] == name).any()]
+    present = plan.compared(set(rows["arm"]))
     counted = {arm.arm: _acceptance(rows, arm) for arm in plan.arms if arm.arm in present}
     token_table = matrix(rows, "log_token_s", present)
     tokens, ratios, method = compare(token_table, [arm.arm for arm in plan.candidates], alpha)
     line = {arm.arm: arm for arm in plan.arms if arm.arm in present and _on_line(arm, counted[arm.arm])}
     steps, step_reason = _steps(matrix(rows, "log_step_s", present))
     fitted = {name: arm.n_spec for name, arm in line.items() if steps and name in steps.arms and arm.n_spec}
-    fit = fit_costs(steps, fitted, alpha, plan.experts) if steps and fitted else None
+    drafted = {name: mean for name in fitted if (mean := mean_drafted(counted[name].counts)) is not None}
+    fit = fit_costs(steps, fitted, alpha, plan.experts, drafted) if steps and fitted else None
     arms = {
         arm.arm: _arm(
             arm, rows, prompts, plan, token_table, ratios, steps, fit, counted[arm.arm], arm.arm in line
@@ -132,6 +129,7 @@ def compare_cell(rows: pd.DataFrame, prompts: pd.DataFrame, plan: Plan) -> CellN
         depth=int(rows["depth"].iloc[0]),
         prompt_class=str(rows["prompt_class"].iloc[0]),
         rounds=token_table.rounds,
+        dropped=_dropped(rows, token_table),
         df=tokens.df if tokens else None,
         estimator=steps.estimator if steps else None,
         estimator_reason=steps.why if steps else step_reason,
@@ -166,13 +164,25 @@ def _acceptance(rows: pd.DataFrame, arm: Arm) -> Acceptance:
 
 def _on_line(arm: Arm, found: Acceptance) -> bool:
     counts = found.counts
-    undrafted = counts.undrafted / counts.steps if counts.undrafted is not None and counts.steps else 0.0
-    return arm.on_the_line and found.reason != VARYING and undrafted <= UNDRAFTED_SHARE
+    undrafted = (counts.undrafted or 0) - counts.requests  # a request may end with one token left
+    few = undrafted <= UNDRAFTED_SHARE * (counts.steps or 0)
+    return arm.on_the_line and found.reason != VARYING and few
+
+
+def _dropped(rows: pd.DataFrame, table: Matrix) -> tuple[str, ...]:
+    """Rounds that count for no arm, and the arms that they lack."""
+    usable = rows[rows["log_token_s"].notna() & rows["shared"]]
+    found = []
+    for number in sorted({int(one) for one in rows["round"]} - set(table.rounds)):
+        here = set(usable.loc[usable["round"] == number, "arm"])
+        lacking = [arm for arm in table.arms if arm not in here]
+        found.append(f"round {number}: no usable value of {', '.join(lacking) or 'any arm'}")
+    return tuple(found)
 
 
 def _steps(table: Matrix) -> tuple[Contrasts | None, str]:
     if len(table.y) < 2:
-        return None, ONE_LAUNCH if len(table.y) == 1 else "no complete round with step times"
+        return None, table.alone if len(table.y) == 1 else "no complete round with step times"
     if len(table.arms) < 2:
         return None, "no arm beside the baseline has step times"
     return contrasts(table.y, table.arms, table.known_slots), ""
@@ -313,5 +323,5 @@ def _needed(
         return ()
     line = None
     if fit and fit.linear and len(set(fit.n)) > 1:
-        line = fit_line(fit.n, [c.value for c in fit.cost if c.value is not None])
+        line = fit_line(fit.drafted, [c.value for c in fit.cost if c.value is not None])
     return tuple(change.sentence for change in changes(arm.n_spec, cost.value, length, line))

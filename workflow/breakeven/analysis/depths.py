@@ -10,7 +10,6 @@ import pandas as pd
 from breakeven.analysis.comparison import CellNumbers
 from breakeven.analysis.estimate import Estimate, absent
 from breakeven.analysis.experiment import Plan
-from breakeven.analysis.looks import ONE_LAUNCH
 from breakeven.analysis.matched import matrix
 from breakeven.analysis.noise import Drift, drift, noise_floor
 from breakeven.analysis.prefill import cause, classify, rate_ratios, slope
@@ -61,7 +60,7 @@ def _contrasts(rows: pd.DataFrame, rate: str, names: Sequence[str]) -> tuple[Con
     launches = logs.groupby(["arm", "round", "slot", "shared"])["y"].mean().reset_index()
     table = matrix(launches, "y", names)
     if len(table.y) < 2 or len(table.arms) < 2:
-        return None, ONE_LAUNCH if len(table.y) == 1 else "no complete round with prefill times"
+        return None, table.alone if len(table.y) == 1 else "no complete round with prefill times"
     return contrasts(table.y, table.arms, table.known_slots), ""
 
 

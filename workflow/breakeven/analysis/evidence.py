@@ -77,14 +77,18 @@ def check_objections(
     checks: Sequence[Mapping[str, Any]], cells: pd.DataFrame, arm: str, depth: int, prompt_class: str
 ) -> tuple[str, ...]:
     """Failed blocking checks of an arm in a cell, in words: those that span rounds, or fail in half of them."""
-    found = [
-        f"check {check['check']}: {check['reason']}"
-        for check in checks
-        if failed(check)
-        and concerns(check, arm, depth, prompt_class)
-        and (check["round"] is None or _most_rounds(check, checks, cells))
-    ]
-    return tuple(dict.fromkeys(found))
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for check in checks:
+        spans = check["round"] is None or _most_rounds(check, checks, cells)
+        if failed(check) and concerns(check, arm, depth, prompt_class) and spans:
+            found.setdefault(check["check"], []).append(check)
+    return tuple(_said(name, failures) for name, failures in found.items())
+
+
+def _said(name: str, failures: Sequence[Mapping[str, Any]]) -> str:
+    rounds = sorted({int(check["round"]) for check in failures if check["round"] is not None})
+    where = f" in rounds {', '.join(map(str, rounds))}" if len(rounds) > 1 else ""
+    return f"check {name}{where}: {failures[0]['reason']}"
 
 
 def number_objections(cell: CellNumbers, arm: ArmNumbers) -> tuple[str, ...]:
@@ -175,6 +179,16 @@ def against_bytes(cell: CellNumbers, plan: Plan) -> str | None:
         f"explain this: b = {b:.3f} at depth {cell.depth}, {cell.prompt_class} is {share:.1f} times the "
         f"{plan.b_from_bytes:.3f} that the bytes of a draft give"
     )
+
+
+def scaled_mixes(cells: pd.DataFrame, plan: Plan) -> list[str]:
+    """Mixes whose prompt was not measured at its own length: their prefill is the measured rate, scaled."""
+    measured = sorted({round(float(tokens)) for tokens in cells["new_tokens"].dropna()})
+    scaled = sorted({mix.prompt_tokens for mix in plan.mixes} - set(measured))
+    if not scaled or not measured:
+        return []
+    asked, known = (", ".join(map(str, tokens)) for tokens in (scaled, measured))
+    return [f"prefill of mixes with {asked} prompt tokens is scaled from the rate measured at {known}"]
 
 
 def small_workload(cells: pd.DataFrame, prompts: pd.DataFrame) -> list[str]:

@@ -1,6 +1,6 @@
 """What the analysis needs to know of an experiment: its arms and their roles, its question, its rules of decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,6 +67,11 @@ class Plan:
     def candidates(self) -> tuple[Arm, ...]:
         """The arms that get a verdict."""
         return tuple(arm for arm in self.arms if arm.role == "candidate")
+
+    def compared(self, present: Collection[str]) -> list[str]:
+        """The arms to compare among those present, the baseline first whether present or not."""
+        others = [arm.arm for arm in self.arms if arm.role in ("candidate", "cost_only")]
+        return [self.baseline, *(name for name in (*self.twins, *others) if name in present)]
 
     def required(self, prompt_class: str) -> bool:
         """Whether a class counts for promotion; all do when none is named."""

@@ -25,6 +25,14 @@ class Matrix:
     rounds: tuple[int, ...]
     arms: tuple[str, ...]
     left_out: Mapping[str, str]
+    launched: int
+
+    @property
+    def alone(self) -> str:
+        """Why one complete round gives no interval."""
+        if self.launched == 1:
+            return ONE_LAUNCH
+        return f"only round {self.rounds[0]} of {self.launched} is complete in every arm: {ONE_LAUNCH}"
 
     @property
     def known_slots(self) -> np.ndarray | None:
@@ -57,6 +65,7 @@ def matrix(rows: pd.DataFrame, value: str, arms: Sequence[str]) -> Matrix:
         tuple(int(number) for number in wide.index),
         tuple(kept),
         left_out,
+        int(rows["round"].nunique()),
     )
 
 
@@ -84,8 +93,8 @@ def compare(
         return None, {arm: Ratio(absent(why)) for arm, why in table.left_out.items()}, "no complete round"
     if len(table.y) == 1:
         ones = {arm: math.exp(table.y[0, 0] - table.y[0, i]) for i, arm in enumerate(table.arms) if i}
-        found = {arm: Ratio(point(value, ONE_LAUNCH)) for arm, value in ones.items()}
-        return None, found | {arm: Ratio(absent(why)) for arm, why in table.left_out.items()}, ONE_LAUNCH
+        found = {arm: Ratio(point(value, table.alone)) for arm, value in ones.items()}
+        return None, found | {arm: Ratio(absent(why)) for arm, why in table.left_out.items()}, table.alone
     pooled = contrasts(table.y, table.arms, table.known_slots, estimator="E8")
     found_all = contrasts(table.y, table.arms, table.known_slots, estimator=family_estimator(pooled.noise))
     judged = [arm for arm in table.arms[1:] if arm in candidates]

@@ -71,12 +71,7 @@ def request_times(rows: pd.DataFrame, every_class: pd.DataFrame, mix: Mix) -> pd
 def judge_mixes(rows: pd.DataFrame, every_class: pd.DataFrame, plan: Plan) -> list[MixResult]:
     """Every candidate at every mix in one cell; rows are the CELLS rows of one depth and class with `shared`."""
     depth, prompt_class = int(rows["depth"].iloc[0]), str(rows["prompt_class"].iloc[0])
-    names = [
-        plan.baseline,
-        *plan.twins,
-        *(arm.arm for arm in plan.arms if arm.role in ("candidate", "cost_only")),
-    ]
-    present = [name for name in names if name == plan.baseline or (rows["arm"] == name).any()]
+    present = plan.compared(set(rows["arm"]))
     candidates = [arm.arm for arm in plan.candidates if arm.arm in present]
     results = []
     for mix in plan.mixes:

@@ -169,10 +169,14 @@ class AnchorFlag:
 
 @dataclass(frozen=True)
 class CostFit:
-    """C(N) = a + b*N over the arms that draft N tokens in every step, in baseline steps."""
+    """C(N) = a + b*N over the arms that draft N tokens in every step, in baseline steps.
+
+    `drafted`: draft tokens a step on average, what the line is fitted on; below N where outputs end inside a draft.
+    """
 
     arms: tuple[str, ...]
     n: tuple[int, ...]
+    drafted: tuple[float, ...]
     cost: tuple[Estimate, ...]
     a: Estimate
     b: Estimate
@@ -190,14 +194,19 @@ class CostFit:
 
 
 def fit_costs(
-    found: Contrasts, n_spec: Mapping[str, int], alpha: float, experts: tuple[int, int] | None = None
+    found: Contrasts,
+    n_spec: Mapping[str, int],
+    alpha: float,
+    experts: tuple[int, int] | None = None,
+    drafted: Mapping[str, float] | None = None,
 ) -> CostFit:
     """Fit the line to the arms of `n_spec` (arm -> N) from contrasts of log step times.
 
+    `drafted`: arm -> draft tokens a step on average, where counted; else N is taken.
     `experts`: (experts, active) of a mixture, for the model offered where the line is rejected.
     """
     index = [found.arms.index(arm) for arm in n_spec]
-    n = np.array(list(n_spec.values()), dtype=float)
+    n = np.array([(drafted or {}).get(arm, length) for arm, length in n_spec.items()], dtype=float)
     log, cov_log = found.log[index], found.cov[np.ix_(index, index)]
     cost = np.exp(log)
     t = t_half(alpha, found.df)
@@ -206,12 +215,25 @@ def fit_costs(
         for value, var in zip(log, np.diag(cov_log), strict=True)
     )
     cov_cost = cost[:, None] * cov_log * cost
-    names, lengths = tuple(n_spec), tuple(int(k) for k in n)
+    names, lengths = tuple(n_spec), tuple(n_spec.values())
     if len(set(lengths)) < 2:
         why = "a line needs arms with two different draft lengths"
         lack = LackOfFit(None, None, None, why)
         flags = _anchor(None, names, costs)
-        return CostFit(names, lengths, costs, absent(why), absent(why), None, found.df, (), lack, flags, None)
+        return CostFit(
+            names,
+            lengths,
+            tuple(n.tolist()),
+            costs,
+            absent(why),
+            absent(why),
+            None,
+            found.df,
+            (),
+            lack,
+            flags,
+            None,
+        )
     design = np.column_stack([np.ones_like(n), n])
     pinv = linalg.pinv(design)
     line = fit_line(n.tolist(), cost.tolist())
@@ -226,7 +248,20 @@ def fit_costs(
     lack = _lack_of_fit(design, cost, cov_cost, found, per_round)
     alternative = _mixture(n, cost, experts) if lack.rejected and experts else None
     flags = _anchor(a, names, costs)
-    return CostFit(names, lengths, costs, a, b, cov, found.df, line.residuals, lack, flags, alternative)
+    return CostFit(
+        names,
+        lengths,
+        tuple(n.tolist()),
+        costs,
+        a,
+        b,
+        cov,
+        found.df,
+        line.residuals,
+        lack,
+        flags,
+        alternative,
+    )
 
 
 def _lack_of_fit(
@@ -262,7 +297,7 @@ def _mixture(n: np.ndarray, cost: np.ndarray, experts: tuple[int, int]) -> Alter
     if len(n) < 3:
         return None
     total, active = experts
-    union = np.array([expert_union(total, active, int(k) + 1) / active - 1 for k in n])
+    union = np.array([expert_union(total, active, round(k) + 1) / active - 1 for k in n])
     design = np.column_stack([np.ones_like(n), n, union])
     weights, rest = optimize.nnls(design, np.maximum(cost - 1, 0))
     names = ("overhead", "draft_pass", "expert_share")

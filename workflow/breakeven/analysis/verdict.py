@@ -13,12 +13,13 @@
        where acceptance = {"counts": {"requests", "generated", "drafts", "draft_tokens", "accepted", "undrafted",
                "steps", "per_position"}, "rate": estimate, "length_drafted": estimate, "length": estimate,
                "draft_length": estimate, "survival": [float] | null, "conditional": [float] | null, "reason"}
-     "cells": [{"depth", "prompt_class", "rounds": [int], "df": int | null, "estimator": "E8" | "E5" | null,
+     "cells": [{"depth", "prompt_class", "rounds": [int], "dropped": [str], "df": int | null,
+                "estimator": "E8" | "E5" | null,
                 "estimator_reason", "interval_method": "E8, Dunnett" | ..., "launch_sd": float | null,
                 "noise_floor": estimate, "same_arm_p": float | null,     # sd of log time between launches; A/A
                 "minimum_detectable_effect": float | null, "rounds_for_margin": int | null,  # ratio minus 1; rounds
                 "slot": {"log_effect", "p", "present", "reason"} | null,
-                "fit": {"arms": [str], "n": [int], "cost": [estimate], "a": estimate, "b": estimate,
+                "fit": {"arms": [str], "n": [int], "drafted": [float], "cost": [estimate], "a": estimate, "b": estimate,
                         "cov_ab": float | null, "df", "residuals": [float], "linear": bool,
                         "lack_of_fit": {"statistic", "p", "rejected": bool | null, "reason"},
                         "anchor_flags": [{"arm", "reason"}],
@@ -239,7 +240,7 @@ def verdict(
         record=_record(numbers, plan),
         checks=tuple(row for row in rows if not row["passed"]),
         warnings=tuple(_warnings(numbers, drift, plan)),
-        limitations=tuple(evidence.small_workload(usable, prompts)),
+        limitations=(*evidence.small_workload(usable, prompts), *evidence.scaled_mixes(usable, plan)),
         wins_anywhere=_wins_anywhere(numbers, judgements),
         configurations=configurations,
         winner=winner(configurations, {arm.arm: arm.n_spec for arm in plan.arms}),
