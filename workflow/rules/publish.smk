@@ -92,3 +92,18 @@ rule ledger_entry:
         python -m breakeven.publish.ledger entry {input.findings} {output} "${{previous[@]}}"
         python -m breakeven.publish.ledger index reports/ledger.md reports/ledger.jsonl results/*/ledger.json
         """
+
+
+rule structure:
+    input:
+        "results/{experiment}/experiment.json",
+        per_arm("results/{experiment}/{arm}/verify.json"),
+        per_arm("results/{experiment}/{arm}/bring_up.json"),
+    output:
+        "reports/{experiment}.structure.md",
+    params:
+        code=code_hash("publish/structure.py", "publish/escape.py", "verify", "templates/structure.md.j2"),
+    message:
+        "what differs between the arms of {wildcards.experiment}"
+    shell:
+        "python -m breakeven.publish.structure results/{wildcards.experiment} {output}"
