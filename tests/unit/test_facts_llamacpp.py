@@ -158,3 +158,9 @@ def test_json_lines_say_the_same_as_text() -> None:
         "threads",
     ):
         assert wrapped.get(name) == plain.get(name), name
+
+
+@pytest.mark.parametrize(("line", "found"), [("offloaded 40/65", True), ("offloaded 65/65", False)])
+def test_layers_left_on_the_host_are_a_finding(line: str, found: bool) -> None:
+    facts = read_facts(f"load_tensors: {line} layers to GPU\n".encode())
+    assert bool(facts.of_kind("partial_offload")) is found

@@ -227,3 +227,12 @@ def test_a_death_after_a_stop_that_was_asked_for_is_none() -> None:
     dead = "(APIServer pid=1) ERROR 03-04 10:11:13 [async_llm.py:906] AsyncLLM output_handler failed."
     assert read(READY, stop, dead).get("error") is None
     assert read(READY, dead, stop).get("error") == "AsyncLLM output_handler failed"
+
+
+def test_ranks_that_chose_other_kernels_are_a_finding() -> None:
+    line = "(Worker_TP{0} pid=1{0}) INFO 03-04 10:11:12 [k.py:1] Selected {1} for W8A8"
+    facts = read(
+        line.format(0, "AiterInt8ScaledMMLinearKernel"), line.format(1, "TritonInt8ScaledMMLinearKernel")
+    )
+    (finding,) = facts.of_kind("kernels_differ")
+    assert "W8A8 runs AiterInt8ScaledMMLinearKernel, TritonInt8ScaledMMLinearKernel" in finding.message

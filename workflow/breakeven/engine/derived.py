@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from breakeven.engine.facts import Finding
+
 HYBRID_TOLERANCE = 0.02
 """Concurrency of a uniform cache is tokens/length; a larger difference means several cache groups."""
 _BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
@@ -12,6 +14,23 @@ def derived(engine: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return derived facts; a rule whose inputs are missing adds nothing."""
     rules = {"vllm": _vllm, "llamacpp": _llamacpp, "sglang": _sglang}
     return rules[engine](known)
+
+
+def judged(known: Mapping[str, Any]) -> list[Finding]:
+    """Return what start-up facts show and no line says: layers left on the host, several kernels for one layer kind."""
+    found = []
+    for name in ("layers_offloaded", "draft_layers_offloaded"):
+        done, every = known.get(name) or (None, None)
+        if done is not None and every is not None and done < every:
+            found.append(
+                Finding("partial_offload", "warn", f"{done} of {every} layers are offloaded ({name})")
+            )
+    for name in ("kernels", "moe_backends"):
+        for kind, kernels in (known.get(name) or {}).items():
+            if isinstance(kernels, list):
+                message = f"{kind} runs {', '.join(map(str, kernels))}: ranks or layers differ"
+                found.append(Finding("kernels_differ", "warn", message))
+    return found
 
 
 def _vllm(known: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.engine.book import LONGEST_SOURCE, Book
-from breakeven.engine.derived import derived
+from breakeven.engine.derived import derived, judged
 from breakeven.engine.facts import Fact, Facts, Finding
 from breakeven.engine.fatal import FATAL_WORDS, STOP_WORDS, fatal_entry, is_stop
 from breakeven.engine.logtext import Line, read_lines
@@ -46,6 +46,7 @@ _SCOPED = frozenset(
 """Facts of llama.cpp that a drafter's model and context state again."""
 DECIDED = 50
 MOST_WORD_SETS = 10_000
+MOST_PROCESSES = 1_000
 """Matched lines after which an engine that leads by far is the one."""
 
 
@@ -98,7 +99,7 @@ class _Reader:
     def feed(self, line: Line) -> None:
         """Try the patterns that the line's words call for."""
         self.last = line
-        if line.rank is not None and len(self.processes) < 1000:
+        if line.rank is not None and len(self.processes) < MOST_PROCESSES:
             self.processes.setdefault(line.rank, line)
         for pattern in self._called_for(frozenset(line.words)):
             for text, values in self._readings(pattern, line):
@@ -189,6 +190,7 @@ class _Reader:
         facts |= {name: _follows(name, value, facts.get(name) or origin) for name, value in added.items()}
         findings = [
             *self.book.findings(),
+            *judged(known),
             *self.statistics.findings(),
             *contradictions(self.engine, known, drafted),
         ]

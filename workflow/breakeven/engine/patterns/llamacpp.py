@@ -121,6 +121,16 @@ _PROGRAM = (
         {"devices_used": "ROCm0"},
     ),
     Pattern(
+        "gpu",
+        r"no usable GPU found",
+        "since b4000",
+        "warning: no usable GPU found, --gpu-layers option will be ignored",
+        {"gpu_found": False},
+        fixed={"gpu_found": False},
+        kind="no_gpu",
+        finding=("warn", "no usable GPU was found: --gpu-layers is ignored"),
+    ),
+    Pattern(
         "listening loaded",
         r"\bmodel loaded\s*$|server is listening on|\blistening on http",
         "all servers",

@@ -15,7 +15,8 @@ _ATTENTION = (
     ),
     Pattern(
         "using",
-        r"Using (?P<attention_backends>[\w./-]+(?: [\w./-]+)*?) backend (?:with \S+ KV layout )?on V1 engine",
+        r"Using (?P<attention_backends>[\w./-]+(?: [\w./-]+)*?) backend (?:with \S+ KV (?:cache )?layout "
+        r")?on V1 engine",
         "0.8 to 0.11 (V1)",
         "INFO 03-04 10:11:12 [rocm.py:250] Using Triton Attention backend on V1 engine.",
         {"attention_backends": "Triton Attention"},
