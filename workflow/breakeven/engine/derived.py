@@ -9,6 +9,26 @@ HYBRID_TOLERANCE = 0.02
 """Concurrency of a uniform cache is tokens/length; a larger difference means several cache groups."""
 _BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
 
+DERIVED_FROM = {
+    "attention_backend": ("attention_backends", "decode_backend", "graph_limited_by"),
+    "block_size": ("gpu_blocks",),
+    "kv_tokens": ("gpu_blocks",),
+    "hybrid": ("max_concurrency",),
+    "graphs_piecewise": ("graphs_piecewise_planned",),
+    "graphs_full": ("graphs_full_planned",),
+    "largest": ("largest_piecewise", "largest_full"),
+    "fallback": ("kernel",),
+    "engine_gen": ("version",),
+    "kv_mib": ("kv_by_device_mib",),
+    "draft_kv_mib": ("draft_kv_by_device_mib",),
+    "version": ("build",),
+    "backend": ("backends",),
+    "graph_bs": ("graph_bs_sizes",),
+    "graph_bs_max": ("graph_bs_sizes",),
+    "graph_num_tokens": ("graph_num_tokens_sizes",),
+}
+"""A derived fact names the line of the first of these that the log says."""
+
 
 def derived(engine: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return derived facts; a rule whose inputs are missing adds nothing."""

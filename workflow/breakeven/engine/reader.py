@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from breakeven.engine.book import LONGEST_SOURCE, Book
-from breakeven.engine.derived import derived, judged
+from breakeven.engine.derived import DERIVED_FROM, derived, judged
 from breakeven.engine.facts import Fact, Facts, Finding
 from breakeven.engine.fatal import FATAL_WORDS, STOP_WORDS, fatal_entry, is_stop
 from breakeven.engine.logtext import Line, read_lines
@@ -181,9 +181,11 @@ class _Reader:
         statistics = {n: v for n, v in self.statistics.facts().items() if n not in known}
         drafted = self.statistics.drafted()
         known |= statistics
-        for added in (statistics, derived(self.engine, known)):
-            known |= added
-            facts |= {name: self._counted(name, value, facts) for name, value in added.items()}
+        facts |= {name: self._counted(name, value, facts) for name, value in statistics.items()}
+        known |= (rules := derived(self.engine, known))
+        for name, value in rules.items():
+            origin = next((facts[source] for source in DERIVED_FROM.get(name, ()) if source in facts), None)
+            facts[name] = _follows(name, value, origin)
         added = speculation(self.engine, known, drafted)
         known |= added
         origin = next((facts[name] for name in ORIGINS if name in facts), None)
