@@ -1,9 +1,11 @@
 """Results folders whose truth is known: simulated launches, judged by the real analysis, laid out as the rules do."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis.cells import CELLS, PROMPTS
@@ -43,6 +45,7 @@ def write_run(
     refused: Died | None = None,
     note: str | None = None,
     gpu: bool = False,
+    checks: Sequence[Mapping[str, object]] | None = None,
     **simulated: Any,
 ) -> Path:
     """Simulate, judge and write one experiment `ab` under `home`; the path of its verdict.json.
@@ -50,11 +53,16 @@ def write_run(
     `died`, `refused`: arm -> (reason, last log lines); such an arm has no launch that measured.
     """
     failed = dict(died or {}) | dict(refused or {})
-    alive = {name: arm for name, arm in arms.items() if name not in failed}
-    made = simulate(alive, **simulated)
+    whole = simulate(arms, **simulated)
+    made = Tables(
+        whole.cells[~whole.cells["arm"].isin(failed)].copy(),
+        whole.prompts[~whole.prompts["arm"].isin(failed)].copy(),
+        pd.DataFrame(checks or [], columns=CHECKS.names),
+        whole.experiment,
+    )
     made.cells["started_at"] += STARTED_AT
     experiment = _experiment(made, arms, note)
-    rounds = int(made.cells["round"].max())
+    rounds = int(whole.cells["round"].max())
     folder = home / "ab"
     statuses, gates = {}, {}
     for name in arms:

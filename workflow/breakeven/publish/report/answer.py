@@ -40,6 +40,8 @@ def answer(run: Run) -> Answer:
 
 
 def _pays(run: Run) -> tuple[str, str]:
+    if any(is_failed(arm) for arm in run.verdict["arms"] if arm["arm"] == run.baseline):
+        return "No answer", f"The baseline {run.baseline} has no result, so nothing can be compared."
     words = {one["arm"]: one["ledger"] for one in run.verdict["configurations"]}
     usable = {arm: ledger for arm, ledger in words.items() if ledger not in UNUSABLE}
     recommended = [arm for arm, ledger in usable.items() if ledger == "recommended"]
@@ -96,10 +98,11 @@ def _how_much(run: Run) -> Iterator[str]:
 def _how_sure(run: Run) -> Iterator[str]:
     look, cells = run.verdict["look"], run.verdict["cells"]
     complete = min((len(cell["rounds"]) for cell in cells), default=0)
-    yield (
-        f"{counted(complete, 'complete round')}, in each a fresh launch of every arm; intervals cover "
-        f"{level(run.alpha)} ({look['rule']})"
+    known_noise = any(known(cell["launch_sd"]) for cell in cells)
+    cover = (
+        f"intervals cover {level(run.alpha)} ({look['rule']})" if known_noise else "there are no intervals"
     )
+    yield f"{counted(complete, 'complete round')}, in each a fresh launch of every arm; {cover}"
     effects = [cell["minimum_detectable_effect"] for cell in cells]
     effects = sorted(effect for effect in effects if known(effect))
     if effects:
@@ -144,7 +147,8 @@ def _change(run: Run) -> Iterator[str]:
     if following := run.verdict["next_arm"]:
         settings = ", ".join(f"{key} {value}" for key, value in following["change"].items())
         yield f"Next to measure: {settings}; {following['reason']}"
-    wanted = [cell["rounds_for_margin"] for cell in run.verdict["cells"]]
+    noisy = [cell for cell in run.verdict["cells"] if known(cell["launch_sd"])]
+    wanted = [cell["rounds_for_margin"] for cell in noisy]
     if run.verdict["undecided"] and wanted:
         margin = percent(run.verdict["margin"], 0)
         if all(known(rounds) for rounds in wanted):
@@ -231,7 +235,7 @@ def _spoken_of(run: Run) -> tuple[str | None, str]:
     if not worst:
         return None, ""
     closest = max(worst, key=lambda arm: worst[arm])
-    return closest, ", which comes closest," if len(worst) > 1 else ""
+    return closest, ", the best of them," if len(worst) > 1 else ""
 
 
 def _verb(names: Sequence[str], one: str, several: str) -> str:

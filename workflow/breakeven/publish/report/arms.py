@@ -36,12 +36,13 @@ class Failure:
 def arms_table(run: Run) -> Markdown:
     """One row an arm."""
     table = Table(["arm", "role", "N >", "method", "launches >", "status"])
+    compared = any(arm["role"] == "baseline" and not is_failed(arm) for arm in run.verdict["arms"])
     for arm in run.verdict["arms"]:
         name = arm["arm"]
         spec = run.experiment["arms"][name]
         method = spec.get("method") or "none"
         status = "no result" if is_failed(arm) else "measured"
-        apart = not is_failed(arm) and arm["role"] != "baseline" and not arm["interleaved"]
+        apart = compared and not is_failed(arm) and arm["role"] != "baseline" and not arm["interleaved"]
         why = (
             arm["reason"] if is_failed(arm) else "compared unpaired: not launched in turn" if apart else None
         )

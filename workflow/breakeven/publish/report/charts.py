@@ -14,7 +14,7 @@ from breakeven.publish.report import figure_data as data
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442"]
 GREY = "#555555"
 WIDTH, HEIGHT, HALF = 460, 300, 215
-FONT_SIZE = 15
+FONT_SIZE = 17
 POINT: dict[str, Any] = {"filled": False, "size": 90, "opacity": 1, "strokeWidth": 2}
 """Hollow: marks of arms that agree lie on each other, and both must show."""
 MOST_ROOM = 1.6
@@ -33,10 +33,11 @@ def speedup(frame: pd.DataFrame) -> dict[str, Any]:
     depth, depth_shape = _told_apart(frame, "depth")
     offset = alt.XOffset("depth:N")
     base = alt.Chart()
+    once = base.transform_aggregate(marks="count()")
     measured = base.transform_filter(alt.datum.series == data.MEASURED)
     layers = [
-        base.mark_rule(strokeDash=[6, 4], color=GREY, size=1.5).encode(y=alt.datum(1)),
-        _label("break-even").encode(x=alt.value(4), y=alt.datum(1)),
+        once.mark_rule(strokeDash=[6, 4], color=GREY, size=1.5).encode(y=alt.datum(1)),
+        _label(once, "break-even").encode(x=alt.value(4), y=alt.datum(1)),
         measured.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth, offset),
         measured.mark_point(**POINT).encode(
             x,
@@ -65,15 +66,13 @@ def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
     x = alt.X("n_spec:Q", title="draft length N", axis=alt.Axis(tickMinStep=1, format="d"))
     y = alt.Y("value:Q", title="step cost C in baseline steps", scale=_room(frame, domainMin=0))
     base = alt.Chart()
+    limit = base.transform_filter(alt.datum.series == data.LIMIT).transform_aggregate(
+        marks="count()", groupby=["n_spec", "value"]
+    )
     measured = base.transform_filter(alt.datum.series == data.MEASURED)
     layers = [
-        base.transform_filter(alt.datum.series == data.LIMIT)
-        .mark_line(strokeDash=[6, 4], color=GREY, size=1.5)
-        .encode(x, y, tooltip=_tips("series")),
-        _label("N + 1", align="right", dx=-4)
-        .transform_filter(alt.datum.series == data.LIMIT)
-        .transform_filter(alt.datum.n_spec > 0)
-        .encode(x, y),
+        limit.mark_line(strokeDash=[6, 4], color=GREY, size=1.5).encode(x, y),
+        _label(limit.transform_filter(alt.datum.n_spec > 0), "N + 1", align="right", dx=-4).encode(x, y),
         base.transform_filter(alt.datum.series == data.FIT).mark_line(size=1.5).encode(x, y, depth),
         measured.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth),
         measured.mark_point(**POINT).encode(
@@ -151,7 +150,7 @@ def samples(frame: pd.DataFrame) -> dict[str, Any]:
                 shape=arm_shape,
                 tooltip=_tips("arm", "round", "slot", "minutes", "value"),
             ),
-            points.mark_text(dx=10, fontSize=FONT_SIZE - 4, color=GREY).encode(x, y, text="slot:N"),
+            points.mark_text(dx=10, fontSize=FONT_SIZE - 5, color=GREY).encode(x, y, text="slot:N"),
         ).properties(width=WIDTH, height=220)
     ]
     for series in (data.TEMPERATURE, data.CLOCK):
@@ -174,8 +173,7 @@ def samples(frame: pd.DataFrame) -> dict[str, Any]:
     return _configured(chart, "every launch over time")
 
 
-def _label(text: str, align: Literal["left", "right"] = "left", dx: float = 0) -> alt.Chart:
-    chart = alt.Chart()
+def _label(chart: alt.Chart, text: str, align: Literal["left", "right"] = "left", dx: float = 0) -> alt.Chart:
     marked: alt.Chart = chart.mark_text(
         text=text, align=align, dx=dx, dy=-8, color=GREY, fontSize=FONT_SIZE - 2
     )

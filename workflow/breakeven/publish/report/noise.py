@@ -26,13 +26,17 @@ def noise_table(run: Run) -> Markdown | None:
             percent(cell["launch_sd"], 2),
             percent(floor["value"], 2) if known(floor["value"]) else table.noted("unknown", floor["reason"]),
             percent(cell["minimum_detectable_effect"], 2),
-            str(rounds)
-            if rounds is not None
-            else table.noted("unknown", "more than 64 rounds, or no noise is known"),
+            str(rounds) if rounds is not None else _too_many(table, cell),
             fixed(cell["same_arm_p"], 3),
             table.noted(cell["interval_method"], cell["estimator_reason"]),
         )
     return table.markdown() if table else None
+
+
+def _too_many(table: Table, cell: Document) -> Markdown:
+    if not known(cell["launch_sd"]):
+        return table.noted("unknown", "the noise between launches is not known")
+    return Markdown("more than 64")
 
 
 def drift_words(run: Run) -> list[str]:
