@@ -172,7 +172,7 @@ COUNTERS = pa.schema(
             "counter",
             TEXT,
             "drafts, draft_tokens, accepted_tokens, accepted_per_pos, prompt_tokens, cached_tokens, "
-            "completion_tokens, requests",
+            "completion_tokens, requests, engines",
             source="engine's metric names",
             null=False,
         ),

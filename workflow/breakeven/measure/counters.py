@@ -1,7 +1,8 @@
 """Counters of a server's /metrics page, read around every request.
 
 Only samples of TYPE counter whose name ends in `_total` are counts: a `_created` twin is a date. Sums go over the
-`engine` label. A counter that is not exposed is missing from the result, never 0 (Method 2).
+`engine` label, and `engines` says how many there were. A counter that is not exposed is missing from the result,
+never 0 (Method 2).
 """
 
 import time
@@ -20,12 +21,17 @@ SETTLE_S = 2.0
 Counters = Mapping[tuple[str, int | None], float]
 """(our name of the counter, position or None) -> value summed over engines."""
 
+ENGINES = ("engines", None)
+"""Not a count but a number: engines (data-parallel ranks) whose series were summed, where any series was found."""
+ENGINE_LABEL = "engine"
+
 
 def parse(text: str, wanted: Mapping[str, Metric]) -> dict[tuple[str, int | None], float]:
     """Wanted counters of a Prometheus text page."""
     ours = {metric.name: (name, metric.position_label) for name, metric in wanted.items()}
     relevant = "\n".join(line for line in text.splitlines() if any(name in line for name in ours)) + "\n"
     totals: dict[tuple[str, int | None], float] = {}
+    engines: set[str] = set()
     for family in text_string_to_metric_families(relevant):
         if family.type != "counter" or family.name not in ours:
             continue
@@ -34,7 +40,8 @@ def parse(text: str, wanted: Mapping[str, Metric]) -> dict[tuple[str, int | None
             if sample.name.endswith("_total"):
                 key = (name, int(sample.labels[label]) if label else None)
                 totals[key] = totals.get(key, 0.0) + sample.value
-    return totals
+                engines.add(sample.labels.get(ENGINE_LABEL, ""))
+    return totals | {ENGINES: float(len(engines))} if totals else totals
 
 
 def scrape(http: httpx.Client, engine: Engine) -> Counters:

@@ -36,6 +36,7 @@ def run(
     step_bytes: Mapping[str, float] | None = None,
     eos_ids: Iterable[int] = (),
     margins: pd.DataFrame | None = None,
+    registry: Iterable[Check] = REGISTRY,
 ) -> list[dict[str, Any]]:
     """Rows of the table CHECKS.
 
@@ -45,4 +46,4 @@ def run(
     that one decode step reads (Method 7). `eos_ids`: tokens that end a text. `margins`: as `lossless.compare` takes.
     """
     seen = measured(requests, events, counters, telemetry, launches, experiment, step_bytes, eos_ids, margins)
-    return [row for check in REGISTRY for row in rows_of(check, seen)]
+    return [row for check in registry for row in rows_of(check, seen)]

@@ -44,11 +44,13 @@ def findings(
     fails: Callable[[Any], str],
     unknown: str = "not known",
 ) -> pd.DataFrame:
-    """FINDING rows: one for each row of `places`, whose columns `fails` may use (as a named tuple, `value` added).
+    """FINDING rows: one for each row of `places`, whose columns `fails` may use (as a named tuple, with
+    `value`; a column that had this name is `reading`).
 
     `passed`: True, False or NaN for each place; a place without a value is not decided.
     """
     frame = places.reset_index(drop=True)
+    frame = frame.rename(columns={"value": "reading"})
     frame["value"] = np.asarray(value, dtype=float)
     decided = np.asarray(passed, dtype=float)
     decided = np.where(np.isnan(frame["value"].to_numpy()), np.nan, decided)

@@ -151,7 +151,7 @@ def _positions(measured: Measured) -> pd.DataFrame | None:
 def _by_position(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """(times a position was reached, times it was accepted), arms x positions; NaN beyond N."""
     names = [name for name in table if str(name).startswith("pos_")]
-    accepted = table[names].to_numpy(dtype=float)
+    accepted = table[names].to_numpy(dtype=float, copy=True)
     accepted[np.arange(len(names)) >= table["n_spec"].to_numpy(dtype=float)[:, None]] = np.nan
     reached = np.column_stack([table["drafts"].to_numpy(dtype=float), accepted[:, :-1]])
     return reached, accepted

@@ -96,7 +96,7 @@ def power_cap_equal(measured: Measured) -> pd.DataFrame:
         CAP_W,
         holds="the power cap is that of the baseline",
         fails=lambda row: (
-            f"the power cap of {row.device} was {row.value:.0f} W, {row.value_base:.0f} W in the baseline of the "
+            f"the power cap of {row.device} was {row.reading:.0f} W, {row.value_base:.0f} W in the baseline of the "
             "round: a cap changes the cost of a draft; set one cap and measure this launch again"
         ),
         unknown="no power cap can be read on this machine",
@@ -133,7 +133,10 @@ def machine_quiet(measured: Measured) -> pd.DataFrame:
     table = busy.mean().reset_index().astype({"arm": object})
     named = telemetry[telemetry["quantity"].str.startswith(NAMED)]
     most = named.groupby([*LAUNCH, "quantity"], observed=True, sort=False)["value"].max().reset_index()
-    most["words"] = most["quantity"].str.removeprefix(NAMED) + most["value"].map(" ({:.0f} %)".format)
+    most["words"] = [
+        f"{quantity.removeprefix(NAMED)} ({value:.0f} %)"
+        for quantity, value in zip(most["quantity"], most["value"], strict=True)
+    ]
     most = most.sort_values("value", ascending=False, kind="stable")
     names = most.groupby(LAUNCH, observed=True, sort=False)["words"].agg(lambda w: ", ".join(w[:3]))
     table = table.merge(names.reset_index().astype({"arm": object}), on=LAUNCH, how="left")

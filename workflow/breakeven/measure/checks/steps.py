@@ -36,8 +36,8 @@ def _client_and_server(measured: Measured) -> tuple[pd.DataFrame, pd.Series, pd.
     """Decode requests, log of the client's over the server's decode time, and their distance in seconds."""
     tg = measured.tg
     server, client = tg["server_decode_s"].astype(float), tg["decode_s"].astype(float)
-    log: pd.Series = np.log(client.where(client > 0) / server.where(server > 0))
-    return tg, log, (client - server).abs()
+    ratio = client.where(client > 0) / server.where(server > 0)
+    return tg, ratio.map(np.log), (client - server).abs()
 
 
 def client_matches_server(measured: Measured) -> pd.DataFrame:
@@ -51,8 +51,8 @@ def client_matches_server(measured: Measured) -> pd.DataFrame:
         (table["share"].abs() <= CLIENT_SHARE) | (table["seconds"] <= CLIENT_S),
         holds="client and server agree on the decode time",
         fails=lambda row: (
-            f"the client's decode time is {row.share:+.1%} off the server's own: the client was held up or the "
-            "server's clock means something else; quieten the client's machine and measure again"
+            f"the client's decode time is {row.share:+.1%} off the server's own: events reached the client late or "
+            "joined, or the server's clock means something else; quieten this machine and measure again"
         ),
         unknown="this server gives no timings of its own",
     )
@@ -237,8 +237,9 @@ def _step_gaps(measured: Measured) -> pd.DataFrame:
     gap = events.groupby(["arm", "round", "seq"], sort=False, observed=True)["arrived_s"].diff()
     gaps = events[["arm", "round", "seq"]].assign(gap=gap)[gap.notna()]
     gaps = gaps.assign(arm=gaps["arm"].astype(tg["arm"].dtype)).merge(tg, on=["arm", "round", "seq"])
-    usual = gaps.groupby(CELL, observed=True, sort=False)["gap"].transform(lambda g: g.quantile(0.95))
-    return gaps[gaps["gap"] >= BURST_GAP * usual].reset_index(drop=True)
+    usual = gaps.groupby(CELL, observed=True, sort=False)["gap"].quantile(0.95).rename("usual").reset_index()
+    gaps = gaps.merge(usual, on=CELL)
+    return gaps[gaps["gap"] >= BURST_GAP * gaps["usual"]].reset_index(drop=True)
 
 
 def within_bandwidth(measured: Measured) -> pd.DataFrame:
