@@ -1,12 +1,13 @@
 """What the client makes of a stream whose truth is known: tokens, steps, times, and answers that go wrong."""
 
 import pytest
-from reference_server import Faults, Truth, reference_process, reference_server
 
 from breakeven.engine.base import Request, Sampling
 from breakeven.engine.registry import ENGINES
 from breakeven.measure import counters
-from breakeven.measure.client import Recording, Sample, count_bursts, open_client, record, sample
+from breakeven.measure.client import Recording, Sample, burst_starts, open_client, record, sample
+
+from reference_server import Faults, Truth, reference_process, reference_server
 
 PROMPT = list(range(10, 74))
 TOKENS = 96
@@ -24,9 +25,9 @@ def asked(truth: Truth, dialect: str, faults: Faults | None = None, tokens: int 
 @pytest.mark.parametrize("dialect", sorted(ENGINES))
 @pytest.mark.parametrize("n", [0, 3])
 def test_tokens_are_counted_three_ways_and_agree(dialect, n):
-    got = asked(Truth(n=n), dialect)
+    got = asked(Truth(n=n, t0_s=0.02), dialect, tokens=24)
     assert got.error is None
-    assert got.completion_tokens == got.id_tokens == TOKENS
+    assert got.completion_tokens == got.id_tokens == 24
     assert got.first_event_tokens == 1
     assert got.prompt_tokens == len(PROMPT)
 
@@ -82,6 +83,16 @@ def test_a_first_event_with_several_tokens_is_counted_as_such():
 
 
 @pytest.mark.parametrize("dialect", sorted(ENGINES))
+@pytest.mark.parametrize("held", [2, 8])
+def test_tokens_that_are_held_back_with_the_first_do_not_make_decoding_look_faster(dialect, held):
+    truth = Truth(n=3, acceptance=(1.0,) * 3, t0_s=0.004, buffered_events=held, buffer_first_event=True)
+    got = asked(truth, dialect, tokens=1 + 4 * 48)
+    true = (truth.n + 1) / (truth.t0_s * truth.cost(truth.n))
+    assert got.first_event_tokens > 1
+    assert (got.completion_tokens - got.first_event_tokens) / got.decode_s == pytest.approx(true, rel=0.03)
+
+
+@pytest.mark.parametrize("dialect", sorted(ENGINES))
 def test_a_stream_that_breaks_off_is_an_error_and_keeps_what_came(dialect):
     got = asked(Truth(n=0), dialect, Faults(dies_after_tokens=20))
     assert got.error
@@ -118,7 +129,7 @@ def test_a_nobody_answering_is_an_error():
     ],
 )
 def test_bursts_are_gaps_of_a_step(arrivals, bursts):
-    assert count_bursts(arrivals) == bursts
+    assert len(burst_starts(arrivals)) == bursts
 
 
 PAGE = """\
@@ -139,6 +150,7 @@ def test_counters_are_summed_over_engines_and_dates_are_not_counts():
         ("drafts", None): 188.0,
         ("accepted_per_pos", 0): 90.0,
         ("accepted_per_pos", 1): 50.0,
+        ("engines", None): 2.0,
     }
 
 

@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -164,13 +163,15 @@ def _times(events: Sequence[TimedEvent]) -> dict[str, Any]:
     counts = [_tokens_of(timed, before) for before, timed in zip([None, *carrying], carrying, strict=False)]
     ids = tuple(token for timed in carrying for token in timed.event.token_ids)
     known = None not in counts
+    starts = burst_starts(arrivals)
+    together = [count for count in counts[: starts[1] if len(starts) > 1 else None] if count is not None]
     return {
         "ttft_s": arrivals[0],
         "decode_s": arrivals[-1] - arrivals[0],
         "first_half_s": _first_half(arrivals, counts) if known else None,  # type: ignore[arg-type]
-        "first_event_tokens": counts[0],
+        "first_event_tokens": sum(together) if known else counts[0],
         "token_events": len(carrying),
-        "bursts": count_bursts(arrivals),
+        "bursts": len(starts),
         "id_tokens": len(ids) if ids else None,
         "output_ids": ids or None,
     }
@@ -196,12 +197,15 @@ def _first_half(arrivals: Sequence[float], counts: Sequence[int]) -> float | Non
     return None
 
 
-def count_bursts(arrivals: Sequence[float]) -> int:
-    """Groups of events that arrived together (see BURST_GAP): steps as a client sees them."""
+def burst_starts(arrivals: Sequence[float]) -> Sequence[int]:
+    """Index of the first event of every group that arrived together (see BURST_GAP): steps as a client sees them.
+
+    What arrives together with the first token was held back until then: its time is not in the decode window.
+    """
     gaps = np.diff(arrivals)
     if not len(gaps):
-        return len(arrivals)
-    return 1 + int((gaps >= BURST_GAP * np.percentile(gaps, 95)).sum())
+        return [0]
+    return [0, *(1 + np.flatnonzero(gaps >= BURST_GAP * np.percentile(gaps, 95))).tolist()]
 
 
 def ids_sha256(ids: Sequence[int]) -> str:
