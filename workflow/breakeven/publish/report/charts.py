@@ -13,7 +13,7 @@ from breakeven.publish.report import figure_data as data
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442"]
 GREY = "#555555"
-WIDTH, HEIGHT, HALF = 460, 300, 215
+WIDTH, HEIGHT, HALF = 380, 270, 175
 FONT_SIZE = 17
 POINT: dict[str, Any] = {"filled": False, "size": 90, "opacity": 1, "strokeWidth": 2}
 """Hollow: marks of arms that agree lie on each other, and both must show."""
@@ -64,7 +64,7 @@ def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
     """Step cost by draft length with its line, and the limit above which no acceptance pays."""
     depth, depth_shape = _told_apart(frame, "depth")
     x = alt.X("n_spec:Q", title="draft length N", axis=alt.Axis(tickMinStep=1, format="d"))
-    y = alt.Y("value:Q", title="step cost C in baseline steps", scale=_room(frame, domainMin=0))
+    y = alt.Y("value:Q", title="step cost C", scale=_room(frame, domainMin=0))
     base = alt.Chart()
     limit = base.transform_filter(alt.datum.series == data.LIMIT).transform_aggregate(
         marks="count()", groupby=["n_spec", "value"]
@@ -89,7 +89,7 @@ def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
 def tokens_by_depth(frame: pd.DataFrame) -> dict[str, Any]:
     """Decode speed over depth, one line an arm."""
     arm, arm_shape = _told_apart(frame, "arm")
-    x = alt.X("depth:O", title="depth (tokens of context)", axis=alt.Axis(labelAngle=0))
+    x = alt.X("depth:O", title="depth (tokens)", axis=alt.Axis(labelAngle=0))
     y = alt.Y("value:Q", title="tokens/s", scale=_room(frame, zero=False))
     base = alt.Chart()
     layers = [
@@ -150,8 +150,8 @@ def samples(frame: pd.DataFrame) -> dict[str, Any]:
                 shape=arm_shape,
                 tooltip=_tips("arm", "round", "slot", "minutes", "value"),
             ),
-            points.mark_text(dx=10, fontSize=FONT_SIZE - 5, color=GREY).encode(x, y, text="slot:N"),
-        ).properties(width=WIDTH, height=220)
+            points.mark_text(dx=10, fontSize=FONT_SIZE - 4, color=GREY).encode(x, y, text="slot:N"),
+        ).properties(width=WIDTH, height=200)
     ]
     for series in (data.TEMPERATURE, data.CLOCK):
         readings = frame[frame["series"] == series]
@@ -232,7 +232,7 @@ def _configured(chart: Any, description: str) -> dict[str, Any]:
             labelFontSize=FONT_SIZE - 2,
             titleFontSize=FONT_SIZE - 2,
             orient="bottom",
-            columns=4,
+            columns=3,
             symbolSize=90,
             labelLimit=400,
         )
