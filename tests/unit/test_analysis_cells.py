@@ -79,6 +79,21 @@ def test_accepted_tokens_past_the_length_limit_do_not_make_steps_fewer_than_draf
     assert found.loc["mtp1", "steps"] == 151 and found.loc["mtp1", "undrafted"] == 0
 
 
+def test_o2_tokens_drafts_and_accepted_are_conserved_within_one_draft_a_request():
+    """2302 decode tokens, 1224 drafts, 1084 accepted over 10 requests at N = 1: 2308 lies in 2302 .. 2312."""
+    lengths = [256] * 9 + [8]
+    emitted = [256] * 6 + [255] * 3 + [7]
+    drafts = [135] * 4 + [136] * 5 + [4]
+    accepted = [tokens - steps for tokens, steps in zip(emitted, drafts, strict=True)]
+    requests = [
+        request(arm, i, completion_tokens=n) for arm in ("base", "mtp1") for i, n in enumerate(lengths)
+    ]
+    counters = [row for i in range(10) for row in drafted(i, drafts[i], accepted[i])]
+    found = table(requests, counters).loc["mtp1"]
+    assert (found["drafts"], found["accepted"], found["completion_tokens"]) == (1224, 1084, 2312)
+    assert found["steps"] == 1224 and found["undrafted"] == 0 and pd.isna(found["steps_reason"])
+
+
 def test_o2_drafts_and_accepted_beyond_one_draft_a_request_void_the_steps():
     found = table([request("base", 0), request("mtp1", 0)], drafted(0, 153, 106))
     assert pd.isna(found.loc["mtp1", "steps"]) and "contradict" in found.loc["mtp1", "steps_reason"]

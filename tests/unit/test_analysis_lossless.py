@@ -74,5 +74,6 @@ def test_check_blocks_only_what_near_ties_do_not_explain(differing, passed):
         "ab",
         margins_known=False,
     )
+    assert rows[rows["arm"] == "base"]["severity"].tolist() == ["warn"]
     row = rows[rows["arm"] == "mtp1"].iloc[0]
     assert row["passed"] is passed and row["severity"] == "block"

@@ -123,7 +123,7 @@ def checks(
     """Rows of the checks table: an arm fails when its outputs differ and near-ties do not explain it.
 
     Without margins, up to LOSSY_SHARE of differing outputs leave the question open (passed is null).
-    `block`: whether a failure makes the arm's cells invalid.
+    `block`: whether a failure makes an arm's cells invalid; the baseline against itself, the first, only warns.
     """
     rows = []
     for arm in found:
@@ -140,7 +140,7 @@ def checks(
                 "experiment": experiment,
                 "arm": arm.arm,
                 "check": "lossless",
-                "severity": "block" if block else "warn",
+                "severity": "block" if block and arm is not found[0] else "warn",
                 "passed": passed,
                 "value": arm.share,
                 "allowed": "outputs equal to the baseline's, near-ties apart",

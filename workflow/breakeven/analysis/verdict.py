@@ -290,7 +290,7 @@ def _seen(
     objections += [f"the baseline is not valid: {reason}" for reason in base]
     objections += [same_arm] if same_arm else []
     where = f"depth {cell.depth}, {cell.prompt_class}"
-    diverges = any(reason.startswith(f"check {evidence.LOSSLESS}:") for reason in objections)
+    diverges = any(reason.startswith(f"check {evidence.LOSSLESS}") for reason in objections)
     if found is None:
         word = str(status.get("status") or "missing")
         why = status.get("reason") or "no usable launch in this cell"
