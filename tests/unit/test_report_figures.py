@@ -46,7 +46,7 @@ def test_figures_show_the_numbers_of_the_verdict(run: Run, drawn: dict[str, Figu
 def test_limit_line_is_n_plus_1(drawn: dict[str, Figure]):
     frame = drawn["step_cost"].data
     limit = frame[frame["series"] == figure_data.LIMIT]
-    assert (limit["value"] == limit["n_spec"] + 1).all()
+    assert (limit["value"] == limit["drafted"] + 1).all()
 
 
 def test_files_are_whole_and_data_can_be_read_again(drawn: dict[str, Figure], tmp_path: Path):

@@ -97,12 +97,15 @@ def _how_much(run: Run) -> Iterator[str]:
 
 def _how_sure(run: Run) -> Iterator[str]:
     look, cells = run.verdict["look"], run.verdict["cells"]
-    complete = min((len(cell["rounds"]) for cell in cells), default=0)
+    rounds = sorted({len(cell["rounds"]) for cell in cells}) or [0]
+    complete = counted(rounds[-1], "complete round")
+    if len(rounds) > 1:
+        complete = f"{rounds[0]} to {complete}, depending on the cell"
     known_noise = any(known(cell["launch_sd"]) for cell in cells)
     cover = (
         f"intervals cover {level(run.alpha)} ({look['rule']})" if known_noise else "there are no intervals"
     )
-    yield f"{counted(complete, 'complete round')}, in each a fresh launch of every arm; {cover}"
+    yield f"{complete}, in each a fresh launch of every arm; {cover}"
     effects = [cell["minimum_detectable_effect"] for cell in cells]
     effects = sorted(effect for effect in effects if known(effect))
     if effects:

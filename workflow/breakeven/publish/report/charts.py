@@ -63,16 +63,16 @@ def speedup(frame: pd.DataFrame) -> dict[str, Any]:
 def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
     """Step cost by draft length with its line, and the limit above which no acceptance pays."""
     depth, depth_shape = _told_apart(frame, "depth")
-    x = alt.X("n_spec:Q", title="draft length N", axis=alt.Axis(tickMinStep=1, format="d"))
+    x = alt.X("drafted:Q", title="tokens drafted in a step", axis=alt.Axis(tickMinStep=1, format="d"))
     y = alt.Y("value:Q", title="step cost C", scale=_room(frame, domainMin=0))
     base = alt.Chart()
     limit = base.transform_filter(alt.datum.series == data.LIMIT).transform_aggregate(
-        marks="count()", groupby=["n_spec", "value"]
+        marks="count()", groupby=["drafted", "value"]
     )
     measured = base.transform_filter(alt.datum.series == data.MEASURED)
     layers = [
         limit.mark_line(strokeDash=[6, 4], color=GREY, size=1.5).encode(x, y),
-        _label(limit.transform_filter(alt.datum.n_spec > 0), "N + 1", align="right", dx=-4).encode(x, y),
+        _label(limit.transform_filter(alt.datum.drafted > 0), "N + 1", align="right", dx=-4).encode(x, y),
         base.transform_filter(alt.datum.series == data.FIT).mark_line(size=1.5).encode(x, y, depth),
         measured.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth),
         measured.mark_point(**POINT).encode(

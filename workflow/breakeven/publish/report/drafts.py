@@ -2,11 +2,12 @@
 
 from breakeven.publish.escape import Markdown, markdown_code
 from breakeven.publish.report.answer import cells_of, n_of
-from breakeven.publish.report.numbers import fixed, known, percent, whole
+from breakeven.publish.report.numbers import fixed, known, percent, significant, size, whole
 from breakeven.publish.report.run import Document, Run, place
 from breakeven.publish.report.table import Table
 
 LOSSLESS = "lossless"
+NO_BANDWIDTH = "the device's bandwidth is not known: state bandwidth_gb_s in the experiment"
 
 
 def _drafting(cell: Document) -> list[Document]:
@@ -205,6 +206,28 @@ def needed(run: Run) -> list[tuple[str, list[str]]]:
             cell, own = min(rows, key=lambda pair: float(pair[1]["ratio"]["value"]))
             found.append((f"{arm} at {place(cell)}", list(own["needed"])))
     return found
+
+
+def bytes_table(run: Run) -> Markdown | None:
+    """What a plain step reads at every depth and how fast; None when no cell is known."""
+    counted = run.verdict.get("bytes") or {"cells": []}
+    table = Table(
+        ["depth >", "class", "weights >", "KV cache >", "recurrent state >", "achieved >", "of bandwidth >"]
+    )
+    for cell in counted["cells"]:
+        depth, missing = str(cell["depth"]), counted.get("cache_reason")
+        table.add(
+            depth,
+            cell["prompt_class"],
+            size(counted["target"]),
+            *(
+                table.noted("unknown", missing) if missing else size(value)
+                for value in ((counted.get("cache") or {}).get(depth), counted.get("recurrent"))
+            ),
+            f"{significant(cell['gb_s'], 3)} GB/s",
+            percent(cell["share"], 0) if known(cell["share"]) else table.noted("unknown", NO_BANDWIDTH),
+        )
+    return table.markdown() if table else None
 
 
 def lossless_table(run: Run) -> Markdown | None:

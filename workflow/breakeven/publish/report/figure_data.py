@@ -41,14 +41,16 @@ def step_costs(run: Run) -> pd.DataFrame:
         if fit is None:
             continue
         here = _place(cell)
-        for arm, n, cost in zip(fit["arms"], fit["n"], fit["cost"], strict=True):
+        for arm, n, drafted, cost in zip(fit["arms"], fit["n"], fit["drafted"], fit["cost"], strict=True):
             if known(cost["value"]):
-                rows.append({**here, "arm": arm, "n_spec": n, "series": MEASURED, **_bounds(cost)})
+                rows.append(
+                    {**here, "arm": arm, "n_spec": n, "drafted": drafted, "series": MEASURED, **_bounds(cost)}
+                )
         a, b = fit["a"]["value"], fit["b"]["value"]
-        for n in (0, max(fit["n"])):
+        for drafted in (0.0, max(fit["drafted"])):
             if known(a) and known(b):
-                rows.append({**here, "n_spec": n, "series": FIT, "value": a + b * n})
-            rows.append({**here, "n_spec": n, "series": LIMIT, "value": float(n + 1)})
+                rows.append({**here, "drafted": drafted, "series": FIT, "value": a + b * drafted})
+            rows.append({**here, "drafted": drafted, "series": LIMIT, "value": drafted + 1})
     frame = pd.DataFrame(rows)
     return frame if not frame.empty and (frame["series"] == MEASURED).any() else pd.DataFrame()
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from breakeven.publish.report.arms import findings
 from breakeven.publish.report.numbers import counted, fixed, percent
-from breakeven.publish.report.run import Run
+from breakeven.publish.report.run import Run, place
 
 
 def limitations(run: Run) -> list[str]:
@@ -25,6 +25,8 @@ def _limitations(run: Run) -> Iterator[str]:
                 f"{arm['arm']} has {len(arm['rounds'])} of {run.verdict['look']['rounds']} rounds; "
                 "incomplete rounds are left out for all arms."
             )
+    for cell in run.verdict["cells"]:
+        yield from (f"{place(cell)}: {text}." for text in cell["dropped"])
     opened: dict[str, list[str]] = {}
     for arm in run.verdict["arms"]:
         for gate in arm["gates"]:

@@ -59,6 +59,7 @@ def markdown(
         split=drafts.split_table(run),
         decision=drafts.decision_table(run),
         needed=drafts.needed(run),
+        bytes_table=drafts.bytes_table(run),
         lossless=drafts.lossless_table(run),
         noise=noise.noise_table(run),
         drift=noise.drift_words(run),
