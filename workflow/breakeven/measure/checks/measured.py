@@ -22,8 +22,9 @@ ENGINES = ENGINES_COUNTED[0]
 class Measured:
     """Everything up to a look. `requests` holds the launches that ran, with columns of the arm and of the counters.
 
-    Columns added to `requests`: n_spec (0: no drafts; NaN: not stated), drafting, gated, counted_<counter>, pos_<i>
-    (accepted at each draft position), and drafts, drafted, accepted by the best source there is.
+    `requests`, `events` and `counters` have numbers to join on, `launch` and `request`. Columns added to `requests`:
+    n_spec (0: no drafts; NaN: not stated), drafting, gated, counted_<counter>, pos_<i> (accepted at each draft
+    position), and drafts, drafted, accepted by the best source there is.
     """
 
     experiment: Mapping[str, Any]
@@ -105,14 +106,12 @@ def measured(
     ran = ran.assign(
         n_spec=n_spec.where(n_spec.notna() | gated, 0.0), gated=gated, drafting=(n_spec > 0) | gated
     )
-    arms = pd.CategoricalDtype(list(dict.fromkeys(ran["arm"])))
-    requests, counters = (
-        frame.assign(arm=frame["arm"].astype(arms)).pipe(_numbers) for frame in (requests, counters)
-    )
-    requests = requests.assign(prompt_class=requests["prompt_class"].astype("category"))
+    key = _RequestKey(ran, requests)
+    requests = key.on(_numbers(requests)).assign(prompt_class=requests["prompt_class"].astype("category"))
     requests = requests.merge(
-        ran[[*LAUNCH, "n_spec", "gated", "drafting"]].astype({"arm": arms}), on=LAUNCH, how="inner"
+        ran[[*LAUNCH, "n_spec", "gated", "drafting"]].astype({"arm": key.arms}), on=LAUNCH, how="inner"
     )
+    counters, events = key.on(_numbers(counters)), key.on(events)
     requests = requests.assign(**_differences(requests, counters))
     return Measured(
         experiment,
@@ -134,20 +133,28 @@ def _numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype({name: "int64" if name in keys else "float64" for name in nullable})
 
 
+class _RequestKey:
+    """One number for each request of a launch that ran, so that tables join on it: column `request`."""
+
+    def __init__(self, launches: pd.DataFrame, requests: pd.DataFrame) -> None:
+        self.arms = pd.CategoricalDtype(list(dict.fromkeys(launches["arm"])))
+        self._rounds = int(launches["round"].max()) + 1 if len(launches) else 1
+        self._width = int(requests["seq"].max()) + 1 if len(requests) else 1
+
+    def on(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows of launches that ran, `arm` as a category."""
+        arm = frame["arm"].astype(self.arms)
+        number, seq = (frame[name].to_numpy(dtype=np.int64) for name in ("round", "seq"))
+        launch = arm.cat.codes.to_numpy().astype(np.int64) * self._rounds + number
+        kept = (arm.cat.codes.to_numpy() >= 0) & (number < self._rounds) & (seq < self._width)
+        frame = frame.assign(arm=arm, launch=launch, request=launch * self._width + seq)
+        return frame if kept.all() else frame[kept]
+
+
 def _differences(requests: pd.DataFrame, counters: pd.DataFrame) -> dict[str, np.ndarray]:
     """`counted_<counter>` and pos_<i> in the order of `requests`; NaN where a counter is not exposed."""
-    count, width = (
-        len(requests),
-        int(max(requests["seq"].max(), counters["seq"].max(), 0)) + 1 if len(requests) else 1,
-    )
-    rounds = int(requests["round"].max()) + 1 if count else 1
-    counters = counters[counters["arm"].notna() & (counters["round"] < rounds)]
-
-    def key(frame: pd.DataFrame) -> np.ndarray:
-        launch = frame["arm"].cat.codes.to_numpy().astype(np.int64) * rounds + frame["round"].to_numpy()
-        return np.asarray(launch * width + frame["seq"].to_numpy(), dtype=np.int64)
-
-    own, theirs = key(requests), key(counters)
+    count = len(requests)
+    own, theirs = requests["request"].to_numpy(), counters["request"].to_numpy()
     order = np.argsort(own, kind="stable")
     known = own[order]
     place = np.minimum(np.searchsorted(known, theirs), max(count - 1, 0))
@@ -155,7 +162,8 @@ def _differences(requests: pd.DataFrame, counters: pd.DataFrame) -> dict[str, np
     row = order[place[hit]] if count else place[hit]
     change = (counters["after"] - counters["before"]).to_numpy(dtype=float)[hit]
     after = counters["after"].to_numpy(dtype=float)[hit]
-    codes, names = pd.factorize(counters["counter"].to_numpy()[hit])
+    codes, names = pd.factorize(counters["counter"])
+    codes = codes[hit]
     position = counters["position"].to_numpy(dtype=float, na_value=np.nan)[hit]
 
     def column(mask: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -195,9 +195,8 @@ def lossless(measured: Measured) -> pd.DataFrame:
         for name, keys in classes.items()
         if float(((keys or {}).get("sampling") or {}).get("temperature", 0) or 0) > 0
     ]
-    tg = measured.requests
+    tg = measured.requests[[*outputs.OUTPUT_COLUMNS, "prompt_class"]]
     tg = tg[(tg["kind"] == "tg") & ~tg["prompt_class"].isin(drawn) & ~tg["arm"].isin(measured.forced_arms)]
-    tg = tg.astype({"arm": object})
     found = outputs.compare(tg, measured.baseline, measured.twins, measured.margins)
     rows = outputs.checks(found, measured.name, margins_known=measured.margins is not None)
     if tg.empty:

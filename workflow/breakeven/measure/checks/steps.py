@@ -26,6 +26,8 @@ KNOWABLE_STEP_S = 0.01
 """Shorter steps than this cannot be read off the arrival of bursts: a late wake-up joins two of them."""
 HALVES_MADS = 3.0
 """Halves of a request differ when their medians are further apart than this many MAD (Method 4)."""
+HALVES_REQUESTS = 200
+"""Requests a cell whose steps are looked at: their medians are long steady by then."""
 SURE_ALPHA = 0.01
 """Level of tests that run over many cells and must stay silent in good runs."""
 FEW_ROUNDS_SHARE = 0.1
@@ -206,10 +208,10 @@ def halves_alike(measured: Measured) -> pd.DataFrame:
     gaps = _step_gaps(measured)
     if gaps.empty:
         return undecided(measured.arms, "no request has enough steps to halve")
-    key = ["arm", "round", "seq"]
-    order = gaps.groupby(key, observed=True, sort=False).cumcount()
-    size = gaps.groupby(key, observed=True, sort=False)["gap"].transform("size")
-    gaps["second"] = order >= size // 2
+    request = gaps["request"].to_numpy()
+    starts = np.flatnonzero(np.diff(request, prepend=-1))
+    sizes = np.diff(starts, append=len(request))
+    gaps["second"] = np.arange(len(request)) - np.repeat(starts, sizes) >= np.repeat(sizes // 2, sizes)
     groups = gaps.groupby([*CELL, "second"], observed=True, sort=False)["gap"]
     centre = groups.transform("median")
     spread = (gaps["gap"] - centre).abs().groupby([gaps[k] for k in CELL], observed=True, sort=False).median()
@@ -230,16 +232,20 @@ def halves_alike(measured: Measured) -> pd.DataFrame:
 
 
 def _step_gaps(measured: Measured) -> pd.DataFrame:
-    """Seconds between successive steps of decode requests, in order, with the keys of their cells."""
+    """Seconds between successive steps, in order, of up to HALVES_REQUESTS decode requests a cell."""
+    tg = measured.tg[[*CELL, "request"]]
+    tg = tg[tg.groupby(CELL, observed=True, sort=False).cumcount() < HALVES_REQUESTS]
     events = measured.events
-    events = events[events["kind"] == "token"]
-    tg = measured.tg[[*CELL, "seq"]]
-    gap = events.groupby(["arm", "round", "seq"], sort=False, observed=True)["arrived_s"].diff()
-    gaps = events[["arm", "round", "seq"]].assign(gap=gap)[gap.notna()]
-    gaps = gaps.assign(arm=gaps["arm"].astype(tg["arm"].dtype)).merge(tg, on=["arm", "round", "seq"])
+    events = events[events["request"].isin(tg["request"]) & (events["kind"] == "token")]
+    request, arrived = events["request"].to_numpy(), events["arrived_s"].to_numpy(dtype=float)
+    inside = np.diff(request, prepend=-1) == 0
+    gaps = pd.DataFrame({"request": request, "gap": np.diff(arrived, prepend=0.0)})[inside].merge(
+        tg, on="request"
+    )
     usual = gaps.groupby(CELL, observed=True, sort=False)["gap"].quantile(0.95).rename("usual").reset_index()
     gaps = gaps.merge(usual, on=CELL)
-    return gaps[gaps["gap"] >= BURST_GAP * gaps["usual"]].reset_index(drop=True)
+    steps: pd.DataFrame = gaps[gaps["gap"] >= BURST_GAP * gaps["usual"]].reset_index(drop=True)
+    return steps
 
 
 def within_bandwidth(measured: Measured) -> pd.DataFrame:

@@ -13,6 +13,9 @@ from breakeven.analysis.cells import TG
 from breakeven.measure.checks.check import Check, findings, undecided
 from breakeven.measure.checks.measured import CELL, LAUNCH, Measured, counted
 
+MOST_POSITIONS = 1000
+"""More draft positions than any drafter has: numbers counter and position together."""
+
 
 def by_cell(frame: pd.DataFrame, **columns: Any) -> Any:
     """The columns grouped by arm, round, depth and class."""
@@ -152,14 +155,19 @@ def counters_only_rise(measured: Measured) -> pd.DataFrame:
     launches = measured.launches[LAUNCH]
     if counters.empty:
         return undecided(launches, "no counters were read")
-    counters = counters.sort_values("seq", kind="stable")
-    before = counters["before"].to_numpy(dtype=float)
-    fell = before - counters["after"].to_numpy(dtype=float)
-    series = [*LAUNCH, "counter", "position"]
-    last = counters.groupby(series, observed=True, sort=False, dropna=False)["after"].shift()
-    fell = np.maximum(fell, np.nan_to_num(last.to_numpy(dtype=float) - before))
-    table = counters[[*LAUNCH, "counter"]].assign(fell=fell).sort_values("fell", kind="stable")
-    table = table.groupby(LAUNCH, observed=True, sort=False).last().reset_index()
+    names, _ = pd.factorize(counters["counter"])
+    position = counters["position"].to_numpy(dtype=float, na_value=np.nan)
+    series = names * MOST_POSITIONS + np.nan_to_num(position, nan=-1).astype(np.int64)
+    order = np.lexsort((counters["request"].to_numpy(), series, counters["launch"].to_numpy()))
+    before, after = (counters[name].to_numpy(dtype=float)[order] for name in ("before", "after"))
+    same = np.diff(series[order], prepend=-9) == 0
+    same &= np.diff(counters["launch"].to_numpy()[order], prepend=-9) == 0
+    fell = np.maximum(before - after, np.where(same, np.roll(after, 1) - before, -np.inf))
+    worst = pd.Series(fell).groupby(counters["launch"].to_numpy()[order], sort=False).idxmax()
+    at = order[worst.to_numpy()]
+    table = (
+        counters[LAUNCH].iloc[at].assign(counter=counters["counter"].iloc[at], fell=fell[worst.to_numpy()])
+    )
     return findings(
         table,
         table["fell"],
