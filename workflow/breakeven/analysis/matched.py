@@ -9,9 +9,9 @@ import pandas as pd
 from scipy import stats
 
 from breakeven.analysis.estimate import Estimate, absent, exponential, point
-from breakeven.analysis.looks import ONE_LAUNCH
+from breakeven.analysis.looks import ONE_LAUNCH, may_tie
 from breakeven.analysis.noise import detectable
-from breakeven.analysis.steps import Contrasts, contrasts, family, family_estimator, t_half
+from breakeven.analysis.steps import Contrasts, contrasts, equivalent, family, family_estimator, t_half
 
 NOT_INTERLEAVED = "not interleaved with the baseline: measured in another session or at another time"
 
@@ -80,6 +80,12 @@ class Ratio:
     df: int | None = None
     minimum_detectable_effect: float | None = None
     p_faster: float | None = None
+
+    def equivalent(self, margin: float, alpha: float, rounds: int) -> bool | None:
+        """Whether the ratio is inside 1 +- margin by equivalence test; None where so few rounds cannot prove it."""
+        if self.log is None or self.se is None or self.df is None or not may_tie(rounds):
+            return None
+        return equivalent(self.log, self.se, self.df, margin, alpha)
 
 
 def compare(

@@ -9,9 +9,7 @@ import pandas as pd
 from breakeven.analysis.estimate import Estimate, absent
 from breakeven.analysis.experiment import Mix, Plan
 from breakeven.analysis.judgement import Evidence, Judgement, Reopen, judge
-from breakeven.analysis.looks import may_tie
-from breakeven.analysis.matched import Ratio, compare, matrix
-from breakeven.analysis.steps import equivalent
+from breakeven.analysis.matched import Matrix, Ratio, compare, matrix
 
 LOSSES = ("loses", "impossible")
 
@@ -73,55 +71,36 @@ def judge_mixes(rows: pd.DataFrame, every_class: pd.DataFrame, plan: Plan) -> li
     depth, prompt_class = int(rows["depth"].iloc[0]), str(rows["prompt_class"].iloc[0])
     present = plan.compared(set(rows["arm"]))
     candidates = [arm.arm for arm in plan.candidates if arm.arm in present]
-    results = []
-    for mix in plan.mixes:
-        table = matrix(
-            rows.assign(log_request_s=request_times(rows, every_class, mix)), "log_request_s", present
-        )
-        _, ratios, _ = compare(table, candidates, plan.look.alpha)
-        no_baseline = "no prefill rate of the baseline at this depth" if not table.rounds else None
-        for arm in candidates:
-            ratio = ratios.get(arm)
-            if no_baseline:
-                ratio = Ratio(absent(no_baseline))
-            if ratio is None or ratio.value.value is None:
-                why = absent("no prefill rate at this depth" if ratio is None else str(ratio.value.reason))
-                results.append(
-                    MixResult(
-                        arm,
-                        mix.prompt_tokens,
-                        mix.output_tokens,
-                        depth,
-                        prompt_class,
-                        why,
-                        "inconclusive",
-                        str(why.reason),
-                    )
-                )
-                continue
-            tie = None
-            if (
-                ratio.log is not None
-                and ratio.se is not None
-                and ratio.df is not None
-                and may_tie(len(table.rounds))
-            ):
-                tie = equivalent(ratio.log, ratio.se, ratio.df, plan.margin, plan.look.alpha)
-            where = f"{mix.prompt_tokens} prompt + {mix.output_tokens} output tokens, depth {depth}, {prompt_class}"
-            found = judge(Evidence(arm, where, ratio=ratio.value, equivalent=tie, margin=plan.margin))
-            results.append(
-                MixResult(
-                    arm,
-                    mix.prompt_tokens,
-                    mix.output_tokens,
-                    depth,
-                    prompt_class,
-                    ratio.value,
-                    found.verdict,
-                    found.reason,
-                )
-            )
-    return results
+    return [
+        _judge_mix(arm, ratio, mix, len(table.rounds), depth, prompt_class, plan)
+        for mix in plan.mixes
+        for table, ratios in [_mix_ratios(rows, every_class, mix, present, candidates, plan)]
+        for arm, ratio in ratios.items()
+    ]
+
+
+def _mix_ratios(
+    rows: pd.DataFrame,
+    every_class: pd.DataFrame,
+    mix: Mix,
+    present: Sequence[str],
+    candidates: Sequence[str],
+    plan: Plan,
+) -> tuple[Matrix, dict[str, Ratio]]:
+    table = matrix(rows.assign(log_request_s=request_times(rows, every_class, mix)), "log_request_s", present)
+    _, ratios, _ = compare(table, candidates, plan.look.alpha)
+    unknown = Ratio(absent("no prefill rate of this arm and the baseline at this depth"))
+    return table, {arm: ratios.get(arm, unknown) if table.rounds else unknown for arm in candidates}
+
+
+def _judge_mix(
+    arm: str, ratio: Ratio, mix: Mix, rounds: int, depth: int, prompt_class: str, plan: Plan
+) -> MixResult:
+    where = f"{mix.prompt_tokens} prompt + {mix.output_tokens} output tokens, depth {depth}, {prompt_class}"
+    tie = ratio.equivalent(plan.margin, plan.look.alpha, rounds)
+    found = judge(Evidence(arm, where, ratio=ratio.value, equivalent=tie, margin=plan.margin))
+    tokens = (mix.prompt_tokens, mix.output_tokens)
+    return MixResult(arm, *tokens, depth, prompt_class, ratio.value, found.verdict, found.reason)
 
 
 def promote(

@@ -76,7 +76,6 @@ from breakeven.analysis.estimate import Estimate, absent
 from breakeven.analysis.experiment import Arm, Plan, read_experiment
 from breakeven.analysis.findings import Finding, findings
 from breakeven.analysis.judgement import RAN, Evidence, Judgement, judge
-from breakeven.analysis.looks import may_tie
 from breakeven.analysis.noise import RecordShift, against_record
 from breakeven.analysis.promotion import (
     Configuration,
@@ -89,7 +88,7 @@ from breakeven.analysis.promotion import (
     promote,
     winner,
 )
-from breakeven.analysis.steps import equivalent, holm
+from breakeven.analysis.steps import holm
 
 Row = Mapping[str, Any]
 WIN_ALPHA = 0.05
@@ -297,9 +296,7 @@ def _seen(
         seen = Evidence(arm.arm, where, arm.n_spec, word, str(why), tuple(objections), diverges)
         return seen if word not in RAN else replace(seen, status="missing")
     objections += evidence.number_objections(cell, found)
-    ratio, tie = found.ratio, None
-    if ratio.log is not None and ratio.se is not None and ratio.df is not None and may_tie(len(cell.rounds)):
-        tie = equivalent(ratio.log, ratio.se, ratio.df, plan.margin, plan.look.alpha)
+    ratio = found.ratio
     seen = Evidence(
         arm=arm.arm,
         where=where,
@@ -307,7 +304,7 @@ def _seen(
         objections=tuple(dict.fromkeys(objections)),
         diverges=diverges,
         ratio=ratio.value,
-        equivalent=tie,
+        equivalent=ratio.equivalent(plan.margin, plan.look.alpha, len(cell.rounds)),
         ceiling=found.ceiling,
         impossible=cell.impossible and found.on_the_line,
         margin=plan.margin,
