@@ -5,7 +5,7 @@ Nothing here starts a server or opens a socket; all of it can be run again on st
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,26 @@ from breakeven.analysis.stored import numbers_from_json, numbers_to_json
 from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
 from breakeven.analysis.verdict import verdict as judge
-from breakeven.config import expect_key, on_host
-from breakeven.engine.facts import Facts
+from breakeven.config import on_host
 from breakeven.engine.reader import read_facts
 from breakeven.errors import BreakevenError
-from breakeven.verify.differences import launch_drift
-from breakeven.verify.gates import evaluate
+from breakeven.measure.warmup import late_compiles
+from breakeven.verify.again import Logs, gates_of
 
 MEASURED = "measured"
 
+COMPILING = "cold_first_request"
+"""Kind of a log's finding that tells of compilation while requests were served."""
 
-def acceptance(home: str, look: str, cells: str, prompts: str, checks: str, gates: str) -> None:
+
+def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, checks: str, gates: str) -> None:
     """Every launch up to a look -> counts per cell and prompt, checks, and the gates of every stored log."""
     from breakeven.measure import checks as checking
 
     folder, rounds = Path(home), int(look)
     experiment = _read_json(folder / "experiment.json")
     launches = _launches(folder, experiment, rounds)
+    logs = _logs(folder, launches, experiment["engine"])
     requests, events, counters, telemetry = (
         _tables(folder, launches, name, schema)
         for name, schema in (
@@ -49,9 +52,17 @@ def acceptance(home: str, look: str, cells: str, prompts: str, checks: str, gate
     name = experiment["name"]
     tables.write(reduce.cells(per_request, launches, name), Path(cells), reduce.CELLS)
     tables.write(reduce.prompts(per_request, launches, name), Path(prompts), reduce.PROMPTS)
-    found = checking.run(requests, events, counters, telemetry, launches, experiment)
+    found = checking.run(
+        requests,
+        events,
+        counters,
+        telemetry,
+        launches.assign(late_compiles=_late_compiles(folder, launches, logs, requests)),
+        experiment,
+        step_bytes=_step_bytes(_read_json(Path(traffic)), experiment),
+    )
     tables.write(found, Path(checks), tables.CHECKS)
-    _write_json(Path(gates), _gates(folder, experiment, launches))
+    _write_json(Path(gates), gates_of(folder, experiment, launches, logs))
 
 
 def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, out: str) -> None:
@@ -166,67 +177,39 @@ def _tables(folder: Path, launches: pd.DataFrame, name: str, schema: Any) -> pd.
     return pd.concat(filled, ignore_index=True) if filled else frames[0]
 
 
-def _gates(folder: Path, experiment: Mapping[str, Any], launches: pd.DataFrame) -> dict[str, Any]:
-    """Status of each arm, and the gates of its verification and of every log that a measured launch left."""
-    statuses, gates = {}, {}
-    verified = {name: _read_json(folder / name / "verify.json") for name in experiment["arms"]}
+def _logs(folder: Path, launches: pd.DataFrame, engine: str) -> Logs:
+    """Facts of the log of every launch that ran."""
+    ran = launches[launches["status"] == reduce.USABLE]
+    places = zip(ran["arm"], ran["round"], strict=True)
+    return {
+        (arm, number): read_facts(folder / arm / str(number) / "server.log", engine) for arm, number in places
+    }
+
+
+def _late_compiles(folder: Path, launches: pd.DataFrame, logs: Logs, requests: pd.DataFrame) -> pd.Series:
+    """Compilations that the log of each launch places inside measured requests; None when it cannot be told."""
+    counts: list[int | None] = []
+    for arm, number in zip(launches["arm"], launches["round"], strict=True):
+        facts = logs.get((arm, number))
+        lines = [line for finding in facts.of_kind(COMPILING) for line in finding.lines] if facts else []
+        if facts is None or not lines:
+            counts.append(None if facts is None else 0)
+            continue
+        log = (folder / arm / str(number) / "server.log").read_text(errors="replace")
+        own = requests[(requests["arm"] == arm) & (requests["round"] == number)]
+        counts.append(late_compiles(log, lines, own))
+    return pd.Series(counts, index=launches.index, dtype="Int64")
+
+
+def _step_bytes(counted: Mapping[str, Any], experiment: Mapping[str, Any]) -> dict[str, float]:
+    """Bytes that one decode step of each arm reads, where they are known."""
+    target, draft = counted["target"], counted["draft"]
+    found = {}
     for name, arm in experiment["arms"].items():
-        own = launches[launches["arm"] == name]
-        ran = own[own["status"] == reduce.USABLE]
-        failed = own[own["status"] != reduce.USABLE]
-        if len(ran):
-            statuses[name] = {"status": reduce.USABLE, "reason": None}
-        else:
-            first = failed.iloc[0]
-            statuses[name] = {"status": first["status"], "reason": first["reason"]}
-        reference = arm["repeat_of"] or experiment["baseline"]
-        known = None if name == reference else Facts.from_json(verified[reference]["facts"])
-        gates[name] = [*verified[name]["gates"], *_differences(verified[name])]
-        for number in ran["round"]:
-            gates[name] += _gated_again(folder / name / str(number), verified[name], known, experiment, name)
-    return {"statuses": statuses, "gates": gates}
-
-
-def _differences(verified: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What verification found against the arm beside its gates, as gates."""
-    if verified.get("lever_live") is False:
-        yield {
-            "name": "lever live",
-            "fact": "lever_live",
-            "passed": False,
-            "severity": "block",
-            "reason": "the variable is set, but nothing in the log differs from the baseline: it is not live here",
-        }
-    for difference in verified["differences"]:
-        if difference["blocks"]:
-            yield {
-                "name": f"one variable: {difference['name']}",
-                "fact": difference["name"],
-                "passed": False,
-                "severity": "block",
-                "reason": difference["message"],
-            }
-
-
-def _gated_again(
-    launch: Path, verified: Mapping[str, Any], known: Facts | None, experiment: Mapping[str, Any], arm: str
-) -> Iterator[dict[str, Any]]:
-    """Gates that a launch's own log fails, and facts in which it is not the launch that was verified."""
-    record = _read_json(launch / "launch.json")
-    facts = read_facts(launch / "server.log", experiment["engine"])
-    wanted = json.loads(expect_key(experiment, arm))
-    for gate in evaluate(facts, wanted, known, record["evidence"]):
-        if gate.passed is False:
-            yield gate.to_json() | {"name": f"round {launch.name}: {gate.name}"}
-    for drift in launch_drift(Facts.from_json(verified["facts"]), facts):
-        if drift.blocks:
-            yield {
-                "name": f"round {launch.name}: same as verified",
-                "fact": drift.name,
-                "passed": False,
-                "severity": "block",
-                "reason": drift.message,
-            }
+        drafts = arm["n_spec"] or 0
+        if target is not None and (draft is not None or not drafts) and not arm["gated"]:
+            found[name] = target + drafts * (draft or 0.0)
+    return found
 
 
 def _read_json(path: Path) -> dict[str, Any]:

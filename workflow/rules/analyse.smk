@@ -26,15 +26,16 @@ rule acceptance:
         counters=per_launch("results/{experiment}/{arm}/{round}/counters.parquet"),
         logs=per_launch("results/{experiment}/{arm}/{round}/server.log"),
         gates=per_arm("results/{experiment}/{arm}/verify.json"),
+        traffic="results/{experiment}/bytes.json",
     output:
         cells=LOOK + "/cells.parquet",
         prompts=LOOK + "/prompts.parquet",
         checks=LOOK + "/checks.parquet",
         gates=LOOK + "/gates.json",
     params:
-        code=code_hash("analysis", "measure/checks.py", "engine", "verify", "stages.py"),
+        code=code_hash("analysis", "measure/checks", "engine", "verify", "stages.py"),
     shell:
-        "python -m breakeven.stages acceptance results/{wildcards.experiment} {wildcards.look} {output}"
+        "python -m breakeven.stages acceptance results/{wildcards.experiment} {wildcards.look} {input.traffic} {output}"
 
 
 rule fit:
