@@ -18,9 +18,10 @@ import numpy as np
 from scipy import stats
 
 from breakeven.analysis.experiment import MARGIN
+from breakeven.analysis.family import dunnett_critical
 from breakeven.analysis.looks import LOOKS, TIE_FROM_ROUNDS
 from breakeven.analysis.noise import residuals
-from breakeven.analysis.steps import E5_FROM_ROUNDS, E5_SPREAD, dunnett_critical, e5, e8, family_spread
+from breakeven.analysis.steps import E5_FROM_ROUNDS, E5_SPREAD, e5, e8, family_spread
 
 COSTS = np.array([1.0, 1.1945, 1.3341, 1.4737])
 """a = 1.0549, b = 0.1396 at N = 1, 2, 3."""

@@ -19,20 +19,11 @@ from breakeven.analysis.cost import (
 )
 from breakeven.analysis.estimate import Estimate, absent, exponential, mean_t, point
 from breakeven.analysis.experiment import Arm, Plan
+from breakeven.analysis.line import BestLength, CostFit, Decomposition, best_length, decompose, fit_costs
 from breakeven.analysis.looks import ONE_LAUNCH
 from breakeven.analysis.matched import NOT_INTERLEAVED, Matrix, Ratio, compare, matrix
 from breakeven.analysis.noise import SlotEffect, noise_floor, rounds_needed, unpaired
-from breakeven.analysis.steps import (
-    BestLength,
-    Contrasts,
-    CostFit,
-    Decomposition,
-    best_length,
-    contrasts,
-    decompose,
-    fit_costs,
-    t_half,
-)
+from breakeven.analysis.steps import Contrasts, contrasts, t_half
 
 UNDRAFTED_SHARE = 0.05
 """Share of steps without drafts above which an arm's cost is no C(N): the line wants N drafts in every step."""

@@ -9,9 +9,10 @@ import pandas as pd
 from scipy import stats
 
 from breakeven.analysis.estimate import Estimate, absent, exponential, point
+from breakeven.analysis.family import equivalent, family
 from breakeven.analysis.looks import ONE_LAUNCH, may_tie
 from breakeven.analysis.noise import detectable
-from breakeven.analysis.steps import Contrasts, contrasts, equivalent, family, family_estimator, t_half
+from breakeven.analysis.steps import Contrasts, contrasts, family_estimator, t_half
 
 NOT_INTERLEAVED = "not interleaved with the baseline: measured in another session or at another time"
 

@@ -13,7 +13,8 @@ import numpy as np
 from scipy import stats
 
 from breakeven.analysis.estimate import Estimate, absent, exponential
-from breakeven.analysis.steps import Contrasts, equivalent, t_half
+from breakeven.analysis.family import equivalent
+from breakeven.analysis.steps import Contrasts, t_half
 
 NONE_ALPHA = 0.05
 """Level of each one-sided test of equivalence: 90 % intervals inside the margin."""

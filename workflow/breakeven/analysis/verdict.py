@@ -74,6 +74,7 @@ from breakeven.analysis.depths import CellDrift, PrefillDepth, drifts, prefill_d
 from breakeven.analysis.document import plain
 from breakeven.analysis.estimate import Estimate, absent
 from breakeven.analysis.experiment import Arm, Plan, read_experiment
+from breakeven.analysis.family import holm
 from breakeven.analysis.findings import Finding, findings
 from breakeven.analysis.judgement import RAN, Evidence, Judgement, judge
 from breakeven.analysis.noise import RecordShift, against_record
@@ -88,7 +89,6 @@ from breakeven.analysis.promotion import (
     promote,
     winner,
 )
-from breakeven.analysis.steps import holm
 
 Row = Mapping[str, Any]
 WIN_ALPHA = 0.05

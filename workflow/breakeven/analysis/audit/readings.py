@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from breakeven.analysis.cost import Line, fit_line, impossible_everywhere, possible
-from breakeven.analysis.steps import A_LOWEST
+from breakeven.analysis.line import A_LOWEST
 from breakeven.analysis.traffic import BytesCheck, check_bytes
 
 CLEARER_RESIDUALS = 3.0
