@@ -177,7 +177,7 @@ def test_failed_arm_is_a_row_with_its_reason_its_last_lines_and_the_command_to_t
 
 def test_failed_checks_stand_above_open_and_passed_ones(pages: dict[str, str]):
     rows = pages["failed checks"].split("### Checks")[1].split("## ")[0]
-    places = [rows.index(word) for word in ("**failed**", "**warning**", "open", "passed")]
+    places = [rows.index(word) for word in ("**failed**", "**warning**", "| open ", "| passed ")]
     assert places == sorted(places)
 
 

@@ -1,14 +1,15 @@
 """Arms, what differs between them, what failed, and the gates and checks that each verdict rests on."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from breakeven.engine.facts import Facts
 from breakeven.publish.escape import Markdown, markdown_code, markdown_text
 from breakeven.publish.report.answer import is_failed, n_of
-from breakeven.publish.report.numbers import fixed
+from breakeven.publish.report.numbers import counted, significant
 from breakeven.publish.report.run import Document, Run
 from breakeven.publish.report.table import Table
+from breakeven.verify.expectation import BLOCK
 from breakeven.verify.structure import Structure, from_verified
 
 ROLES = {
@@ -77,11 +78,15 @@ def common_table(found: Structure | None) -> Markdown | None:
     if found is None:
         return None
     for row in found.same:
-        table.add(row.name, markdown_code(row.cells[0].text, in_table=True), "all")
+        table.add(_name(row.name), markdown_code(row.cells[0].text, in_table=True), "all")
     for row in found.added:
         stated = next(cell.text for cell in row.cells if cell.differs)
-        table.add(row.name, markdown_code(stated, in_table=True), "those that speculate")
+        table.add(_name(row.name), markdown_code(stated, in_table=True), "those that speculate")
     return table.markdown() if table else None
+
+
+def _name(name: str) -> Markdown:
+    return markdown_code(name, in_table=True) if name.startswith("--") else markdown_text(name)
 
 
 def _is_up(bring_up: Document) -> bool:
@@ -136,35 +141,53 @@ def gates_table(run: Run) -> Markdown:
     return table.markdown() if table else Markdown("No gate is on record.")
 
 
-def checks_table(run: Run) -> Markdown:
-    """Checks of the measurements: failed and open ones in full, passed ones counted by name."""
-    table = Table(["check", "arm", "where", "result", "value >", "allowed", "why"])
-    rows = run.checks.astype(object).where(run.checks.notna(), None).to_dict("records")
-    for rank in (False, None):
-        for row in rows:
-            if row["passed"] is None if rank is None else row["passed"] is not None and not row["passed"]:
-                table.add(
-                    row["check"],
-                    markdown_code(str(row["arm"]), in_table=True),
-                    _where(row),
-                    _mark(rank, row["severity"]),
-                    "–" if row["value"] is None else fixed(float(row["value"]), 4),
-                    row["allowed"],
-                    row["reason"],
-                )
-    counted: dict[str, int] = {}
-    for row in rows:
-        if row["passed"]:
-            counted[row["check"]] = counted.get(row["check"], 0) + 1
-    for name, count in counted.items():
-        allowed = next(row["allowed"] for row in rows if row["check"] == name and row["passed"])
-        table.add(name, "all others", "–", MARKS[True], "–", allowed, f"{count} times")
-    return table.markdown() if table else Markdown("No check is on record.")
+def checks_table(run: Run) -> Markdown | None:
+    """Checks that failed, then warnings, then open ones; equal findings of several arms are one row."""
+    grouped: dict[tuple[int, str, str, str], list[Document]] = {}
+    for row in _check_rows(run):
+        if not row["passed"]:
+            key = (_check_rank(row), str(row["check"]), str(row["allowed"]), str(row["reason"]))
+            grouped.setdefault(key, []).append(row)
+    table = Table(["check", "arms", "where", "result", "value >", "allowed", "why"])
+    for (_, check, allowed, reason), rows in sorted(grouped.items(), key=lambda item: item[0][0]):
+        places = list(dict.fromkeys(map(_where, rows)))
+        values = list(dict.fromkeys(significant(row["value"], 3) for row in rows if row["value"] is not None))
+        table.add(
+            check,
+            _names([str(row["arm"]) for row in rows], run),
+            places[0] if len(places) == 1 else counted(len(places), "place"),
+            _mark(None if rows[0]["passed"] is None else False, rows[0]["severity"]),
+            Markdown(values[0] if len(values) == 1 else "–" if not values else "differs"),
+            allowed,
+            reason,
+        )
+    return table.markdown() if table else None
+
+
+def passed_checks_table(run: Run) -> Markdown | None:
+    """Checks that passed at least once, with how often they were asked."""
+    rows = _check_rows(run)
+    table = Table(["check", "passed >", "allowed"])
+    for check in dict.fromkeys(row["check"] for row in rows if row["passed"]):
+        own = [row for row in rows if row["check"] == check]
+        passed = [row for row in own if row["passed"]]
+        table.add(check, f"{len(passed)} of {len(own)}", passed[0]["allowed"])
+    return table.markdown() if table else None
+
+
+def _check_rows(run: Run) -> list[Document]:
+    """Rows of the checks table with None for what is missing."""
+    plain = run.checks.astype(object).where(run.checks.notna(), None)
+    return [{str(key): value for key, value in row.items()} for row in plain.to_dict("records")]
+
+
+def _check_rank(row: Document) -> int:
+    return 2 if row["passed"] is None else 0 if row["severity"] == BLOCK else 1
 
 
 def _mark(passed: bool | None, severity: object) -> Markdown:
     if passed is False:
-        return Markdown("**failed**") if severity == "block" else Markdown("**warning**")
+        return Markdown("**failed**") if severity == BLOCK else Markdown("**warning**")
     return markdown_text(MARKS[passed])
 
 
@@ -181,7 +204,7 @@ def _names(arms: list[str], run: Run) -> Markdown:
     return Markdown(", ".join(markdown_code(arm, in_table=True) for arm in unique))
 
 
-def _where(row: Mapping[Hashable, object]) -> str:
+def _where(row: Document) -> str:
     parts = [
         f"{word} {row[key]}".strip()
         for key, word in (("round", "round"), ("depth", "depth"), ("prompt_class", ""))

@@ -44,6 +44,7 @@ def markdown(
         common=arms.common_table(structure),
         gates=arms.gates_table(run),
         checks=arms.checks_table(run),
+        passed_checks=arms.passed_checks_table(run),
         decode=speeds.decode_tables(run),
         mixes=speeds.mixes_table(run),
         prefill=speeds.prefill_table(run),
