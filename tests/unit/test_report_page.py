@@ -164,6 +164,13 @@ def test_a_tie_is_no_difference_when_rounds_suffice(tmp_path: Path):
     assert headline(_page(verdict)).startswith("**No difference.** mtp1 is as fast")
 
 
+def test_a_prefill_regression_is_said_on_the_first_screen(tmp_path: Path):
+    """Oracle: the simulated arm computes a prompt at 0.75 of the baseline's rate."""
+    slow = BASE | {"mtp1": TrueArm(1.2, (0.88,), prefill=0.75)}
+    first = _page(write_run(tmp_path, slow, n_prompts=3)).split("## Arms")[0]
+    assert re.search(r"\*\*Also found\.\*\* Prefill falls to 0\.7[45]\d of the baseline at depth 0", first)
+
+
 def test_failed_arm_is_a_row_with_its_reason_its_last_lines_and_the_command_to_try_again(
     pages: dict[str, str],
 ):

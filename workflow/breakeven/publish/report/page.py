@@ -46,6 +46,7 @@ def markdown(
         checks=arms.checks_table(run),
         passed_checks=arms.passed_checks_table(run),
         decode=speeds.decode_tables(run),
+        wins=speeds.wins(run),
         mixes=speeds.mixes_table(run),
         prefill=speeds.prefill_table(run),
         prefill_words=speeds.prefill_words(run),

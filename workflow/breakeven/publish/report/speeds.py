@@ -3,7 +3,7 @@
 from breakeven.publish.escape import Markdown, markdown_code
 from breakeven.publish.report.answer import n_of
 from breakeven.publish.report.numbers import fixed, known, significant, test_name
-from breakeven.publish.report.run import Document, Run
+from breakeven.publish.report.run import Document, Run, place
 from breakeven.publish.report.table import Table
 
 
@@ -47,6 +47,14 @@ def _not_judged(run: Run, arm: str) -> str:
         "repeat": "the baseline again: feeds the noise floor only",
         "cost_only": "acceptance is forced: its step cost counts, its speed does not",
     }.get(role, "–")
+
+
+def wins(run: Run) -> list[str]:
+    """Cells in which an arm is faster after Holm's correction over all arms and cells."""
+    return [
+        f"{win['arm']} at {place(win)}, p = {significant(win['p_holm'], 2)}"
+        for win in run.verdict["wins_anywhere"]
+    ]
 
 
 def mixes_table(run: Run) -> Markdown | None:
