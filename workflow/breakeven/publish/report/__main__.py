@@ -22,6 +22,7 @@ def publish(verdict: Path, page: Path, web_page: Path, folder: Path) -> None:
     run = read_run(verdict)
     drawn, missing = figures(run)
     text = markdown(run, drawn, missing, earlier(run))
+    folder.mkdir(parents=True, exist_ok=True)
     for figure in drawn:
         write(figure, folder)
     write_text(web_page, html.page(text, drawn))

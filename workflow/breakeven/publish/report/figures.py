@@ -43,12 +43,12 @@ class Figure:
 
 
 def figures(run: Run) -> tuple[list[Figure], list[str]]:
-    """The figures whose data is known, and for each of the others why it is left out."""
+    """The figures whose data is known, and the titles of the others."""
     found, missing = [], []
     for name, (title, frame_of, chart, caption, alt) in _FIGURES.items():
         frame = frame_of(run)
         if frame.empty:
-            missing.append(f"No figure of {title.lower()}: nothing that it shows is known.")
+            missing.append(title.lower())
             continue
         made = Figure(name, run.name, title, caption(run, frame), alt(frame), frame, chart(frame))
         found.append(made)

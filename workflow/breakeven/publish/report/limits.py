@@ -1,6 +1,6 @@
 """What the numbers do not say, and what was looked at and found not to be the cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -9,9 +9,12 @@ from breakeven.publish.report.numbers import counted, fixed, percent
 from breakeven.publish.report.run import Run, place
 
 
-def limitations(run: Run) -> list[str]:
-    """Everything on record that weakens a conclusion, each once."""
-    return list(dict.fromkeys(_limitations(run)))
+def limitations(run: Run, missing_figures: Sequence[str] = ()) -> list[str]:
+    """Everything on record that weakens a conclusion, each once; then the titles of figures that are left out."""
+    found = list(dict.fromkeys(_limitations(run)))
+    if missing_figures:
+        found.append(f"Figures left out, as nothing that they show is known: {', '.join(missing_figures)}.")
+    return found
 
 
 def _limitations(run: Run) -> Iterator[str]:

@@ -21,7 +21,7 @@ def markdown(
     missing_figures: Sequence[str] = (),
     prior_art: Sequence[str] = (),
 ) -> str:
-    """The page. `figures` are shown where they belong; `missing_figures` say why one is left out.
+    """The page. `figures` are shown where they belong; `missing_figures` are titles of those left out.
 
     `prior_art`: sentences on closed ledger entries of the same lead.
     """
@@ -69,10 +69,9 @@ def markdown(
         facts=provenance.facts_table(run),
         command_lines=provenance.command_lines(run),
         software=provenance.software_table(),
-        limitations=limits.limitations(run),
+        limitations=limits.limitations(run, missing_figures),
         ruled_out=limits.ruled_out(run),
         figures={figure.name: figure for figure in figures},
-        missing_figures=list(missing_figures),
         prior_art=list(prior_art),
     )
     return aligned(re.sub(r"\n{3,}", "\n\n", text).strip()) + "\n"

@@ -114,8 +114,8 @@ def prefill_words(run: Run) -> list[str]:
     return said
 
 
-def exchange_table(run: Run) -> Markdown:
-    """Rows in the shape of llama-bench; ± is half the interval, not a standard deviation."""
+def exchange_table(run: Run) -> Markdown | None:
+    """Rows in the shape of llama-bench, ± half the interval (no standard deviation); None when no speed is known."""
     ledger = run.experiment.get("ledger") or {}
     model = ledger.get("model") or run.experiment["server"].get("model") or "unknown"
     workload = run.experiment["workload"]
@@ -142,7 +142,7 @@ def exchange_table(run: Run) -> Markdown:
                     test if len(classes) == 1 else f"{test} ({cell['prompt_class']})",
                     _plus_minus(own["tok_s"]),
                 )
-    return table.markdown() if table else Markdown("No speed is known.")
+    return table.markdown() if table else None
 
 
 def _plus_minus(estimate: Document) -> str:
