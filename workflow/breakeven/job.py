@@ -6,6 +6,7 @@ succeeds, so that the other arms go on. Only the harness's own errors fail a job
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,11 +15,14 @@ from typing import Any
 from uuid import uuid4
 
 from breakeven.errors import BreakevenError, LaunchError
+from breakeven.runtime import Server
 from breakeven.runtime.signals import Interrupted, interruptible
+from breakeven.runtime.tether import die_with_parent
 
 logger = logging.getLogger("breakeven")
 
 LOG_TAIL_LINES = 12
+END_SEEN_S = 2.0
 
 
 def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
@@ -152,6 +156,10 @@ def _measured(
                     alive=up.server.alive,
                     rows=rows,
                 )
+        except LaunchError as error:
+            raise LaunchError(
+                f"the server {ended}; {error}" if (ended := _ended(up.server)) else str(error)
+            ) from error
         finally:
             telemetry += sampler.rows(keys)
         measured = time.monotonic()
@@ -167,6 +175,14 @@ def _measured(
             "measure_s": measured - began,
         }
     return result | {"launch_s": began - clock, "teardown_s": time.monotonic() - measured}
+
+
+def _ended(server: Server) -> str | None:
+    """How the server ended, in words; a broken connection comes a moment before the end of its process can be seen."""
+    deadline = time.monotonic() + END_SEEN_S
+    while (reason := server.exit_reason()) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return reason
 
 
 def _is_cold(after_s: float) -> bool:
@@ -211,7 +227,8 @@ RULES: Mapping[str, Callable[..., None]] = {rule.__name__: rule for rule in (bri
 
 
 def main() -> None:
-    """Run one rule; a person's error is printed without a traceback."""
+    """Run one rule; a person's error is printed without a traceback. A killed Snakemake takes its job along."""
+    die_with_parent(os.getppid())
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr
     )

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import psutil
-from snakemake.exceptions import WorkflowError
 
 from breakeven import config as settings
 from breakeven.errors import ConfigError
@@ -46,11 +45,11 @@ wildcard_constraints:
 
 
 def told(function, *arguments):
-    """A person's error as one message of the workflow, without a traceback."""
+    """A person's error as one message. Not an exception: Snakemake would print a traceback of the rules with it."""
     try:
         return function(*arguments)
     except ConfigError as error:
-        raise WorkflowError(str(error)) from None
+        sys.exit(f"breakeven: {error}")
 
 
 # The machine's settings reach the jobs through the environment: as parameters they would measure again when changed.

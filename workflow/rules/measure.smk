@@ -1,4 +1,5 @@
-"""The only rules that start a server. `shell:`, not `script:`: a touched shim must not cost GPU hours.
+"""The only rules that start a server. `shell:`, not `script:`: a touched shim must not cost GPU hours; `exec`, so
+that a job is Snakemake's own child: stopped with it, and ended by the kernel if Snakemake is killed.
 
 in   config/experiments/<experiment>.yaml, generated models
 out  results/<experiment>/<arm>/{bring_up.log,bring_up.json,verify.json}
@@ -47,7 +48,7 @@ rule bring_up:
     message:
         "bring up {wildcards.experiment}/{wildcards.arm}: one discarded launch"
     shell:
-        "python -m breakeven.job bring_up {wildcards.experiment} {wildcards.arm} {params.serve:q} {log} {output}"
+        "exec python -m breakeven.job bring_up {wildcards.experiment} {wildcards.arm} {params.serve:q} {log} {output}"
 
 
 rule verify:
@@ -65,7 +66,7 @@ rule verify:
     message:
         "verify {wildcards.experiment}/{wildcards.arm}: is it the arm it claims to be?"
     shell:
-        "python -m breakeven.job verify {params.wanted:q} {input} {output}"
+        "exec python -m breakeven.job verify {params.wanted:q} {input} {output}"
 
 
 rule sweep:
@@ -92,5 +93,5 @@ rule sweep:
     message:
         "measure {wildcards.experiment}/{wildcards.arm}, round {wildcards.round}"
     shell:
-        "python -m breakeven.job sweep {wildcards.experiment} {wildcards.arm} {wildcards.round} {params.serve:q}"
+        "exec python -m breakeven.job sweep {wildcards.experiment} {wildcards.arm} {wildcards.round} {params.serve:q}"
         " {input.gate} {log} results/{wildcards.experiment}/{wildcards.arm}/{wildcards.round}"
