@@ -18,6 +18,9 @@ import xllamacpp
 
 Setter = Callable[[Any, Any], None]
 
+STOP_S = 2
+"""Seconds that llama.cpp may take to end; it needs milliseconds."""
+
 
 def _into(path: str) -> Setter:
     """Setter of a CommonParams attribute given as a dotted path."""
@@ -236,6 +239,9 @@ def main(argv: Sequence[str]) -> None:
         raise SystemExit(f"error: {error}") from error
     print(f"listening on {server.listening_address}", file=sys.stderr, flush=True)
     stopped.wait()
+    # A server stopped in its first milliseconds waits for ever for a loop that has not begun: then the alarm ends it.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(STOP_S)
 
 
 if __name__ == "__main__":
