@@ -15,8 +15,8 @@ from breakeven.measure.checks.tokens import by_cell
 
 SHARED_TOKENS = 4
 """Two salts may begin alike: so many new tokens can come from a cache without harm."""
-MOST_BLOCK_TOKENS = 4096
-"""Longest cache block that is looked for when a block that was given up is named."""
+BLOCK_TOKENS = range(16, 4096 + 1, 16)
+"""Cache block sizes that are looked for when a block that was given up is named: engines take multiples of 16."""
 
 
 def prompt_as_planned(measured: Measured) -> pd.DataFrame:
@@ -136,9 +136,7 @@ def dropped_block(cached: dict[int, float]) -> str:
     if not known or not any(known.values()):
         return ""
     sizes = [
-        size
-        for size in range(2, MOST_BLOCK_TOKENS)
-        if all(_gives_up_one(depth, hit, size) for depth, hit in known.items())
+        size for size in BLOCK_TOKENS if all(_gives_up_one(depth, hit, size) for depth, hit in known.items())
     ]
     if not sizes:
         return ""

@@ -39,9 +39,10 @@ def same_counts(requests: pd.DataFrame, apart: Any, *, what: str, remedy: str, u
 
 
 def _finished(measured: Measured) -> pd.DataFrame:
-    """Decode requests with a last event, whether or not as many tokens came as were asked for."""
-    tg = measured.requests[measured.requests["kind"] == TG]
-    return tg[tg["stop"].notna() & tg["completion_tokens"].notna()]
+    """Requests with a last event, whether or not as many tokens came as were asked for."""
+    ended = measured.requests["stop"].notna() & measured.requests["completion_tokens"].notna()
+    finished: pd.DataFrame = measured.requests[ended]
+    return finished
 
 
 def usage_equals_ids(measured: Measured) -> pd.DataFrame:
