@@ -115,7 +115,7 @@ def _how_sure(run: Run) -> Iterator[str]:
     floors = [cell["noise_floor"]["value"] for cell in cells if known(cell["noise_floor"]["value"])]
     if floors:
         yield f"The baseline differs from itself by up to {percent(max(floors))} (noise floor of the noisiest cell)"
-    yield from run.verdict["limitations"]
+    yield from (f"{text[:1].upper()}{text[1:]}" for text in run.verdict["limitations"])
     if run.verdict["undecided"] and look["next_rounds"]:
         yield f"The next look is after {look['next_rounds']} rounds"
 

@@ -61,11 +61,8 @@ class Table:
         rule = ["-:" if heading.endswith(">") else "-" for heading in self.headings]
         lines: list[Sequence[str]] = [head, rule, *self.rows]
         made = [aligned("\n".join(f"| {' | '.join(line)} |" for line in lines))]
-        if self.notes:
-            made += [
-                "",
-                *(f"- {markdown_text(f'[{_letter(i)}] {note}')}" for i, note in enumerate(self.notes)),
-            ]
+        for index, note in enumerate(self.notes):
+            made += ["", markdown_text(f"[{_letter(index)}] {note}")]
         return Markdown("\n".join(made))
 
 
