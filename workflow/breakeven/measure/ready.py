@@ -14,7 +14,7 @@ from breakeven.engine.base import Engine, Sampling
 from breakeven.engine.fatal import diagnose, fatal
 from breakeven.errors import LaunchError
 from breakeven.measure.client import Sample, record, sample
-from breakeven.measure.sweep import tokenizer
+from breakeven.measure.server_tokenizer import ServerTokenizer
 from breakeven.measure.workload import salt
 from breakeven.runtime import Server
 
@@ -61,7 +61,7 @@ def _healthy(http: httpx.Client, engine: Engine) -> bool:
 def _smoke(server: Server, engine: Engine, http: httpx.Client) -> Sample:
     """A short request that must be answered; its salt is used nowhere else."""
     try:
-        prompt = tokenizer(http, engine)._tokenize(f"{salt('smoke')}\n{SMOKE_TEXT}")
+        prompt = ServerTokenizer(http, engine).ids(f"{salt('smoke')}\n{SMOKE_TEXT}")
         result = sample(record(http, engine.completion(prompt, SMOKE_TOKENS, Sampling())), engine)
     except (httpx.HTTPError, LaunchError) as error:
         raise _failed(server, engine, f"healthy, but it cannot tokenize: {error}") from error

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 
 from breakeven.engine.base import Engine, Sampling
-from breakeven.engine.base import Request as HttpRequest
 from breakeven.errors import LaunchError
 from breakeven.measure import counters
-from breakeven.measure.client import Sample, ask, ids_sha256, record, sample
+from breakeven.measure.client import Sample, ids_sha256, record, sample
 from breakeven.measure.prompt_tokens import PromptTokenizer, PromptTokens
+from breakeven.measure.server_tokenizer import ServerTokenizer
 from breakeven.measure.workload import Request, check_fits
 
 logger = logging.getLogger(__name__)
@@ -30,26 +30,6 @@ class Rows:
     counters: list[dict[str, Any]] = field(default_factory=list)
 
 
-def tokenizer(http: httpx.Client, engine: Engine) -> PromptTokenizer:
-    """Prompts become token ids by the tokenizer of the server that is measured."""
-
-    def answered(request: HttpRequest) -> Any:
-        answer = ask(http, "POST", request.path, json=dict(request.body))
-        if answer.status_code != 200:
-            raise LaunchError(f"{request.path} answered HTTP {answer.status_code}: {answer.text[:300]}")
-        return answer.json()
-
-    def tokenize(text: str) -> list[int]:
-        return engine.tokens(answered(engine.tokenize(text)))
-
-    def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        answer = answered(engine.chat(messages))
-        return tokenize(answer["prompt"]) if "prompt" in answer else engine.tokens(answer)
-
-    bos = engine.tokens(answered(engine.tokenize("", special=True)))
-    return PromptTokenizer(tokenize, render, bos)
-
-
 def run(
     http: httpx.Client,
     engine: Engine,
@@ -64,7 +44,8 @@ def run(
 
     Raises LaunchError when the server is gone or fails several requests in a row; `rows` keeps what was measured.
     """
-    prompts = tokenizer(http, engine)
+    server = ServerTokenizer(http, engine)
+    prompts = PromptTokenizer(server.ids, server.chat_ids, server.opening_ids())
     failures = 0
     began = time.monotonic()
     for done, request in enumerate(plan):
