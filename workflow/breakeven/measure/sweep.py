@@ -79,10 +79,10 @@ def _one(
     try:
         before = counters.scrape(http, engine)
         result = sample(record(http, call), engine)
+        rows.requests.append(_request_row(request, tokens, result, keys))
         after = counters.scrape_after(http, engine, before, result.completion_tokens)
     except httpx.HTTPError as error:
         raise LaunchError(f"{request.name}: the server stopped answering ({error})") from error
-    rows.requests.append(_request_row(request, tokens, result, keys))
     launch = {name: keys[name] for name in ("experiment", "arm", "round", "slot")} | {"seq": request.seq}
     rows.events += [
         launch
