@@ -1,5 +1,6 @@
 """A copy of the workflow with a small experiment on the embedded server, run as a person runs it."""
 
+import base64
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import psutil
+import pyarrow.parquet as pq
 import yaml
 
 from breakeven.config import DEMO_MODELS
@@ -105,8 +107,10 @@ class Project:
         return f"{self.port:04x}:00:00.0"
 
     def experiment(self, **changes: object) -> None:
+        """The small experiment, changed; a key that is None is left out."""
         path = self.folder / "config/experiments/small.yaml"
-        path.write_text(yaml.safe_dump(SMALL | changes, sort_keys=False))
+        document = {key: value for key, value in (SMALL | changes).items() if value is not None}
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def command(self, *arguments: str) -> list[str]:
         machine = f"port={self.port}", f"device={self.device}", f"stop_timeout_s={STOP_TIMEOUT_S}"
@@ -142,6 +146,7 @@ class Project:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_as_in_a_terminal,
         )
         try:
             yield process
@@ -170,6 +175,18 @@ class Project:
             for path in self.folder.glob(pattern)
         }
 
+    def holding(self, secret: str) -> list[Path]:
+        """Files with a secret in them: Snakemake's own too, Parquet is unpacked, and Base64 of it counts."""
+        forms = secret, base64.b64encode(secret.encode()).decode().rstrip("=")
+        found = []
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path.suffix != ".gguf":
+                text = path.read_text(errors="replace")
+                if path.suffix == ".parquet":
+                    text += str(pq.read_table(path).to_pylist())
+                found += [path] * any(form in text for form in forms)
+        return found
+
     def processes(self) -> list[psutil.Process]:
         """Whatever runs for this project: Snakemake, jobs, servers."""
         found = []
@@ -196,6 +213,12 @@ class Project:
             lock.hold(self.device, "test", "test", wait_s=0),
         ):
             return True
+
+
+def _as_in_a_terminal() -> None:
+    """Under nohup, or behind a shell's `&`, tests inherit signals that are ignored."""
+    for signum in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
 
 
 def _command_line(process: psutil.Process) -> list[str]:
