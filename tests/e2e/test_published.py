@@ -46,7 +46,7 @@ def test_snakemakes_report_has_description_categories_and_captions(project: Proj
     for words in (
         "Breakeven measures whether a speculative-decoding setting pays",
         "The whole report of experiment small",
-        "Above the dashed line speculation pays",
+        "One point a launch; the number beside it is its slot",
         '"Figures"',
         '"Ledger"',
     ):
