@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -165,3 +167,16 @@ def test_an_engine_on_another_machine_is_refused(fresh):
     assert done.returncode != 0
     assert "DOCKER_HOST is ssh://user@box" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_plan_says_how_to_get_an_image_before_anything_starts(fresh):
+    fresh.experiment(**contained("breakeven-test/none:1"))
+    done = subprocess.run(
+        [sys.executable, "-c", "from breakeven.cli import main; main()", "plan", "small"],
+        cwd=fresh.folder,
+        env=fresh.environment(COLUMNS="500"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stdout.count("image breakeven-test/none:1 is not on this host. Get it with `docker pull") == 1

@@ -16,7 +16,7 @@ import httpx
 from breakeven import config
 from breakeven.engine.base import Engine
 from breakeven.engine.registry import ENGINES
-from breakeven.errors import BreakevenError, LaunchError
+from breakeven.errors import BreakevenError, ConfigError
 from breakeven.measure.client import ask, open_client
 from breakeven.measure.cooldown import cool_down
 from breakeven.measure.ready import wait_until_ready
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 def program(wanted: str | list[str], binaries: Mapping[str, str]) -> list[str]:
     """The program of a process: embedded, a name from `binaries`, a program on PATH, or a path.
 
-    Raises LaunchError naming what was looked for and where.
+    Raises ConfigError naming what was looked for and where.
     """
     name, *leading = [wanted] if isinstance(wanted, str) else wanted
     if name == EMBEDDED:
@@ -60,7 +60,7 @@ def program(wanted: str | list[str], binaries: Mapping[str, str]) -> list[str]:
     path = shutil.which(binaries.get(name, name))
     if path is None:
         known = ", ".join(f"{key}: {value}" for key, value in binaries.items()) or "none"
-        raise LaunchError(
+        raise ConfigError(
             f"program {name!r} is not on PATH and is no executable file; `binaries` in {config.MACHINE_FILE}: {known}. "
             "Name its path there."
         )

@@ -42,7 +42,7 @@ def requests_of(workload: Workload, seed: int) -> tuple[int, int, int]:
 
 
 def estimate(spec: Mapping[str, Any], results: Path) -> Estimate:
-    """Count what is planned and what is there; extrapolate from the experiment's own launches or any other's."""
+    """Count what is planned and what is there; extrapolate from the experiment's own launches."""
     rounds = config.LOOKS[-1] if spec["rounds"] == "auto" else spec["rounds"]
     planned = len(spec["arms"]) * (rounds + 1)
     requests, prompt, completion = requests_of(read_workload(spec["workload"], Path()), spec["seed"])
@@ -77,10 +77,8 @@ def _bytes(folder: Path) -> int:
 
 def obstacles(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """Everything that is known now to refuse the run, each in words with what to do."""
-    found: list[str] = []
-    for check in (_context, _port, _programs, _images, _models, _devices, _secrets, _disk):
-        found += [said for said in check(spec, settings) if said not in found]
-    return found
+    checks = (_context, _port, _programs, _images, _models, _mounts, _devices, _secrets, _disk)
+    return list(dict.fromkeys(said for check in checks for said in check(spec, settings)))
 
 
 def _said(call: Callable[[], object], prefix: str = "") -> Iterator[str]:
@@ -122,14 +120,22 @@ def _images(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[st
 
 
 def _models(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[str]:
+    """Files that a process would look for; vLLM also takes names that are no files."""
     if spec["runtime"] != "process":
         return
     for name, arm in spec["arms"].items():
         for flag in ("model", "spec-draft-model", "model-draft"):
-            path = arm["server"]["args"].get(flag)
-            generated = path is not None and Path(path).parent == config.DEMO_MODELS
-            if path and not generated and "/" in path and not Path(path).exists():
+            path = Path(arm["server"]["args"].get(flag, ""))
+            is_file = spec["engine"] == "llamacpp" or path.is_absolute()
+            if is_file and path.name and path.parent != config.DEMO_MODELS and not path.exists():
                 yield f"arm {name}: --{flag} {path} does not exist"
+
+
+def _mounts(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[str]:
+    for mount in spec["server"].get("mounts", []):
+        source = Path(mount.split(":", 1)[0])
+        if source != config.DEMO_MODELS and not source.exists():
+            yield f"{source} does not exist on this machine (server.mounts)"
 
 
 def _devices(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[str]:
