@@ -101,7 +101,7 @@ def verdict(
     """One verdict per arm, depth and class; one per configuration."""
     gated, spec = _read_json(Path(gates)), _read_json(Path(experiment))
     result = judge(
-        spec,
+        spec | {"recorded_tok_s": _recorded_tok_s(spec["name"])},
         tables.read(Path(cells), reduce.CELLS),
         tables.read(Path(prompts), reduce.PROMPTS),
         tables.read(Path(checks), tables.CHECKS),
@@ -116,6 +116,17 @@ def verdict(
     _write_json(Path(out), result.to_json() | {"bytes": held})
 
 
+def _recorded_tok_s(experiment: str) -> float | None:
+    """Speed of the baseline in the newest entry that is kept of this experiment: launch noise says nothing of days."""
+    from breakeven.publish.ledger.files import read_ledger
+    from breakeven.publish.ledger.from_verdict import BASELINE_SPEED
+
+    kept = read_ledger(Path("config/ledger"), []).entries if Path("config/ledger").is_dir() else ()
+    known = [entry for entry in kept if entry.experiment == experiment and BASELINE_SPEED in entry.quantities]
+    newest = max(known, key=lambda entry: entry.date or "", default=None)
+    return None if newest is None else float(newest.quantities[BASELINE_SPEED])
+
+
 def findings(home: str, look: str, out: str) -> None:
     """What of a verdict goes to the ledger, with the hashes of the tables that it rests on."""
     from breakeven.launch import machine
@@ -128,13 +139,15 @@ def findings(home: str, look: str, out: str) -> None:
         for arm in experiment["arms"]
         for one in range(1, number + 1)
     ]
-    verified = _read_json(folder / experiment["baseline"] / "verify.json")
+    base = folder / experiment["baseline"]
+    facts = _read_json(base / "verify.json")["facts"]["facts"]
+    packages = (_read_json(base / "bring_up.json").get("described") or {}).get("packages") or {}
     parquet = sorted(folder.glob("*/[0-9]*/requests.parquet"))
     parquet = [path for path in parquet if int(path.parent.name) <= number]
     result = document(
         _read_json(folder / f"look{look}" / "verdict.json"),
         experiment,
-        verified["facts"]["facts"],
+        facts | {"packages": packages},
         next((launch["host"] for launch in launches if "host" in launch), {}),
         machine(),
         max(launch["ended_at"] for launch in launches),

@@ -6,6 +6,7 @@ from typing import Any
 
 PREFILL = "prefill"
 NOT_RUN = ("blocked",)
+BASELINE_SPEED = "baseline_tok_s"
 END_TO_END = "end-to-end time, worst required mix"
 
 
@@ -28,13 +29,20 @@ def document(
         "lead": filed.get("lead"),
         "question": filed.get("question", experiment.get("question")),
         "engine": experiment["engine"],
-        "engine_version": facts.get("version") or facts.get("build"),
+        "engine_version": _version(facts),
         "model": filed.get("model") or facts.get("model"),
         "quant": filed.get("quant") or facts.get("quant") or facts.get("quantization"),
         "hardware": settings.get("hardware") or host.get("cpu_model"),
         "findings": [_finding(one, verdict, experiment) for one in verdict["findings"]],
         "evidence": list(evidence),
     }
+
+
+def _version(facts: Mapping[str, Any]) -> str | None:
+    """The engine's version by its own log, else that of the packages it came in."""
+    said = facts.get("version") or facts.get("build")
+    packages = (f"{name} {version}" for name, version in facts.get("packages", {}).items())
+    return str(said) if said else ", ".join(packages) or None
 
 
 def _finding(
@@ -85,6 +93,8 @@ def _quantities(one: Mapping[str, Any], verdict: Mapping[str, Any]) -> Iterator[
     cell = min(verdict["cells"], key=lambda c: (c["depth"], c["prompt_class"]))
     named = [(name, (cell["fit"] or {}).get(name)) for name in ("a", "b")]
     for arm in cell["arms"]:
+        if arm["arm"] == verdict["baseline"]:
+            named.append((BASELINE_SPEED, arm["tok_s"]))
         if arm["arm"] == one["arm"]:
             named += [("cost", arm["cost"]), ("ceiling", arm["ceiling"])]
             named += [
