@@ -14,7 +14,7 @@ from breakeven.measure.checks.steps import surely_below
 
 COLD_SHARE = 0.25
 """A first measured request that is slower than the later ones by more than this was not warm."""
-STALLED = 3.0
+STALLED = 5.0
 """A request that takes this many times as long as the others waited for something."""
 PLACE = ["depth", "prompt_class"]
 
