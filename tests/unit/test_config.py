@@ -163,3 +163,16 @@ def test_the_reference_of_keys_is_current():
     assert Path("config/README.md").read_text() == reference(), (
         "run: python -m breakeven.publish.config_reference > config/README.md"
     )
+
+
+def test_rounds_are_shuffled_anew_and_a_later_arm_changes_no_order(tmp_path):
+    before = config.experiment(written(tmp_path))
+    more = MINIMAL["arms"] | {"mtp3": {"args": {"spec-type": "draft-mtp", "spec-draft-n-max": 3}}}
+    after = config.experiment(written(tmp_path, arms=more))
+    orders = [tuple(config.order(before, number)) for number in range(1, 13)]
+    assert len(set(orders)) > 1
+    for number, order in enumerate(orders, 1):
+        assert [arm for arm in config.order(after, number) if arm != "mtp3"] == list(order)
+    assert config.order(before, 1) != config.order(before | {"seed": 2}, 1) or config.order(
+        before, 2
+    ) != config.order(before | {"seed": 2}, 2)

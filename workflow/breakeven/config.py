@@ -287,6 +287,17 @@ def serve_key(spec: Mapping[str, Any], arm: str) -> str:
     )
 
 
+def order(spec: Mapping[str, Any], round: int) -> list[str]:
+    """Arms of a round in the order of their launches: a shuffle anew for each round, by hash, so that rounds and arms
+    that are added later change no order that was there before (Method 4).
+    """
+
+    def drawn(arm: str) -> bytes:
+        return hashlib.sha256(f"{spec['name']}/{spec['seed']}/{round}/{arm}".encode()).digest()
+
+    return sorted(spec["arms"], key=drawn)
+
+
 def expect_key(spec: Mapping[str, Any], arm: str) -> str:
     """What this arm's log must show: a change verifies again and starts no server."""
     resolved = spec["arms"][arm]

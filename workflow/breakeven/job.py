@@ -67,7 +67,9 @@ def verify(wanted: str, bring_up: str, log: str, base_bring_up: str, base_log: s
     _write_json(Path(out), verdict)
 
 
-def sweep(experiment: str, arm: str, round: str, serve: str, gate: str, log: str, folder: str) -> None:
+def sweep(
+    experiment: str, arm: str, round: str, slot: str, serve: str, gate: str, log: str, folder: str
+) -> None:
     """One measured launch: tables of requests, events, counters and telemetry, and `launch.json`."""
     from breakeven import tables
     from breakeven.measure.sweep import Rows
@@ -77,7 +79,7 @@ def sweep(experiment: str, arm: str, round: str, serve: str, gate: str, log: str
         "experiment": experiment,
         "arm": arm,
         "round": int(round),
-        "slot": _slot(home),
+        "slot": int(slot),
         "take": uuid4().hex[:12],
         "started_at": time.time(),
     }
@@ -120,6 +122,7 @@ def _measured(
     from breakeven.measure import sweep as requests
     from breakeven.measure.telemetry import Telemetry, host_facts
     from breakeven.measure.workload import plan, read_workload
+    from breakeven.software import versions
     from breakeven.verify.differences import launch_drift
 
     settings = machine()
@@ -169,6 +172,7 @@ def _measured(
             "identity": identity(up.server),
             "evidence": up.evidence,
             "host": host_facts(settings.get("host_name")),
+            "software": versions(),
             "telemetry_missing": sampler.missing,
             "discarded_launch": cold,
             "ready_s": up.ready_s,
@@ -191,11 +195,6 @@ def _is_cold(after_s: float) -> bool:
 
     last = last_ended_at()
     return last is None or time.time() - last > after_s
-
-
-def _slot(home: Path) -> int:
-    """Launches of this round that were there before: the position in time, whatever was planned."""
-    return len(list(home.parent.parent.glob(f"*/{home.name}/launch.json")))
 
 
 def _failed(error: LaunchError, log: Path) -> dict[str, Any]:

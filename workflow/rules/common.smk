@@ -114,25 +114,20 @@ def per_launch(pattern):
     )
 
 
-def slot(name, arm, round):
-    """Planned position in the run: a shuffle per round that no later round or edit can change."""
-    arms = sorted(experiment(name)["arms"])
-    seed = experiment(name)["seed"]
-    order = sorted(
-        arms,
-        key=lambda a: hashlib.sha256(f"{name}/{seed}/{round}/{a}".encode()).digest(),
+def slot(wildcards):
+    """Position of a launch inside its round."""
+    order = settings.order(
+        experiment(wildcards.experiment), int(wildcards.round)
     )
-    return (int(round) - 1) * len(arms) + order.index(arm)
+    return order.index(wildcards.arm)
 
 
 def launch_priority(wildcards):
     """Experiments one after the other, inside each the slots in order (0 is the lowest priority)."""
     queue = list(EXPERIMENTS).index(wildcards.experiment)
-    return (
-        1_000_000
-        - 10_000 * queue
-        - slot(wildcards.experiment, wildcards.arm, wildcards.round)
-    )
+    arms = len(experiment(wildcards.experiment)["arms"])
+    place = (int(wildcards.round) - 1) * arms + slot(wildcards)
+    return 1_000_000 - 10_000 * queue - place
 
 
 def code_hash(*paths):

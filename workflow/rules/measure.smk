@@ -88,10 +88,12 @@ rule sweep:
     threads: lambda wildcards: workflow.cores or 1
     resources:
         gpu=1,
+        # Not a parameter: an arm that is added later moves the others' slots and must not measure them again.
+        slot=slot,
     params:
         serve=serve,
     message:
         "measure {wildcards.experiment}/{wildcards.arm}, round {wildcards.round}"
     shell:
-        "exec python -m breakeven.job sweep {wildcards.experiment} {wildcards.arm} {wildcards.round} {params.serve:q}"
-        " {input.gate} {log} results/{wildcards.experiment}/{wildcards.arm}/{wildcards.round}"
+        "exec python -m breakeven.job sweep {wildcards.experiment} {wildcards.arm} {wildcards.round} {resources.slot}"
+        " {params.serve:q} {input.gate} {log} results/{wildcards.experiment}/{wildcards.arm}/{wildcards.round}"

@@ -290,9 +290,12 @@ def _seen(
     objections += [same_arm] if same_arm else []
     where = f"depth {cell.depth}, {cell.prompt_class}"
     diverges = any(reason.startswith(f"check {evidence.LOSSLESS}") for reason in objections)
-    if found is None:
+    baseline = statuses.get(plan.baseline, {})
+    if found is None or baseline.get("status", RAN[0]) not in RAN:
         word = str(status.get("status") or "missing")
         why = status.get("reason") or "no usable launch in this cell"
+        if found is not None:
+            why = f"there is nothing to compare it with: the baseline did not run: {baseline.get('reason')}"
         seen = Evidence(arm.arm, where, arm.n_spec, word, str(why), tuple(objections), diverges)
         return seen if word not in RAN else replace(seen, status="missing")
     objections += evidence.number_objections(cell, found)
@@ -331,7 +334,8 @@ def _configuration(
                 Evidence(arm.arm, "any depth", arm.n_spec, str(status.get("status") or "missing"), why)
             )
         }
-        return promote(arm.arm, own, {}, (), replace(plan, mixes=(), classes_required=()))
+        ratios = {(0, ""): absent("not measured")}
+        return promote(arm.arm, own, ratios, (), replace(plan, mixes=(), classes_required=()))
     ratios = {key: _ratio(cell.arms.get(arm.arm)) for key, cell in numbers.items()}
     return promote(arm.arm, own, ratios, mixes, plan)
 

@@ -68,7 +68,7 @@ def markdown(
         overhead=noise.overhead_table(run),
         facts=provenance.facts_table(run),
         command_lines=provenance.command_lines(run),
-        software=provenance.software_table(),
+        software=provenance.software_table(run),
         limitations=limits.limitations(run, missing_figures),
         ruled_out=limits.ruled_out(run),
         figures={figure.name: figure for figure in figures},

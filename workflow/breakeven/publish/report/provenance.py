@@ -1,29 +1,14 @@
 """What ran, where, when and how: enough to run it again and to doubt it in a year."""
 
 import shlex
-import subprocess
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from breakeven.publish.escape import Markdown, markdown_code, markdown_text
 from breakeven.publish.report.numbers import moment, size, whole
 from breakeven.publish.report.run import Document, Run
 from breakeven.publish.report.table import Table
+from breakeven.software import versions
 
-PACKAGES = (
-    "breakeven",
-    "snakemake",
-    "xllamacpp",
-    "httpx",
-    "docker",
-    "numpy",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "altair",
-)
-"""Packages whose version can change what was measured or computed."""
 ENGINE_VERSION = ("/props", "build_info"), ("/version", "version"), ("/server_info", "version")
 """Where engines state their version: path of the answer, key in it."""
 
@@ -119,27 +104,13 @@ def command_lines(run: Run) -> list[tuple[str, Markdown]]:
     return found
 
 
-def software_table() -> Markdown:
-    """Versions of this package and of what it computes with, and the state of its repository."""
-    table = Table(["package", "version"])
-    for name in PACKAGES:
-        try:
-            table.add(name, version(name))
-        except PackageNotFoundError:
-            continue
-    table.add("workflow repository", git_state() or "unknown: not a git checkout")
+def software_table(run: Run) -> Markdown:
+    """Versions at the launches and now; several where they changed between launches."""
+    launches = [launch for arm in run.arms.values() for launch in arm.launches.values()]
+    measured = [launch["software"] for launch in launches if "software" in launch]
+    now = versions()
+    table = Table(["software", "at the launches", "at this report"])
+    for name in dict.fromkeys([*now, *(name for one in measured for name in one)]):
+        then = " and ".join(sorted({one[name] for one in measured if name in one}))
+        table.add(name, then or "unknown", now.get(name, "unknown"))
     return table.markdown()
-
-
-def git_state(folder: Path | None = None) -> str | None:
-    """Commit of the checkout and whether it has changes; None outside of one."""
-    try:
-        commit, changed = (
-            subprocess.run(
-                ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10, check=True
-            ).stdout.strip()
-            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{commit}{' with uncommitted changes' if changed else ''}"
