@@ -26,6 +26,27 @@ def test_a_dead_engine_behind_a_live_process_is_told_with_its_cause() -> None:
     assert "'function' object is not subscriptable" in told
 
 
+def test_a_warning_that_names_an_exception_is_no_cause() -> None:
+    warned = (
+        "(APIServer pid=1) WARNING 03-04 10:11:12 [system_utils.py:255] Found ulimit of 20000 and failed to "
+        "automatically increase with error X. This can cause fd limit errors like `OSError: [Errno 24] Too many open "
+        "files`\n"
+    )
+    told = diagnose(warned + DEAD, alive=False, silent_s=0.0, engine="vllm")
+    assert "ulimit" not in told and "'function' object is not subscriptable" in told
+
+
+def test_a_refused_setting_is_told_with_its_key_and_the_value_that_was_found() -> None:
+    allowed = ", ".join(f"'method_{number}'" for number in range(60))
+    log = (
+        START + "pydantic_core._pydantic_core.ValidationError: 1 validation error for SpeculativeConfig\n"
+        f"method\n  Input should be {allowed} [type=literal_error, input_value='mpt', input_type=str]\n"
+        "    For further information visit https://errors.pydantic.dev/2.14/v/literal_error\n"
+    )
+    told = diagnose(log, alive=False, silent_s=0.0, engine="vllm")
+    assert "> method\n" in told and "Input should be 'method_0'" in told and "input_value='mpt'" in told
+
+
 def test_a_dead_process_is_crashed() -> None:
     assert diagnose(DEAD, alive=False, silent_s=5.0).startswith("crashed: EngineCore encountered")
     assert diagnose(START, alive=False, silent_s=5.0).startswith("ended without a line that says why")

@@ -9,6 +9,7 @@ COMPILE_PATIENCE_S = 1800.0
 """Silence that a compile or a large checkpoint explains; beyond it even they count as silent."""
 QUIET_S = 120.0
 MOST_QUOTED = 6
+LONGEST_QUOTE = 300
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,11 @@ _READY = re.compile(
 _TROUBLE = re.compile(
     r"\bERROR\b|Error\b|Traceback|\bE (?:srv|llama|gguf|common|spec)|[Ff]ailed|[Ee]xception"
 )
+_CAUSE = re.compile(r"\b\w*(?:Error|Exception): \S")
+_VALIDATION = re.compile(r"ValidationError: \d+ validation error")
+VALIDATION_LINES = 2
+"""pydantic's first complaint below its headline: the key, then what is wrong with its value."""
+MOST_CAUSES = 3
 _BY_WORD: dict[bytes, list[Fatal]] = {}
 for _entry in FATAL:
     for _word in _entry.words.split():
@@ -340,10 +346,21 @@ def diagnose(log_text: str, alive: bool, silent_s: float, engine: str | None = N
 
 
 def _root_causes(lines: list[str]) -> list[str]:
-    """Return the exceptions themselves: the lines that a traceback ends with."""
-    return [line.strip() for line in lines if re.search(r"\b\w*(?:Error|Exception): \S", line)][:3]
+    """Return the exceptions themselves: the lines that a traceback ends with, and what pydantic says below its own."""
+    causes = []
+    for place, line in enumerate(lines):
+        if _CAUSE.search(line) and not _BENIGN.search(line):
+            causes.append(line.strip())
+            if _VALIDATION.search(line):
+                causes += [below.strip() for below in lines[place + 1 : place + 1 + VALIDATION_LINES]]
+    return causes[:MOST_CAUSES]
 
 
 def _quote(lines: list[str]) -> str:
-    unique = list(dict.fromkeys(line.strip()[:300] for line in lines))
+    unique = list(dict.fromkeys(_shortened(line.strip()) for line in lines))
     return "\n".join(f"  > {line}" for line in unique[:MOST_QUOTED])
+
+
+def _shortened(line: str) -> str:
+    """Both ends of a long line: a list of all allowed values is often followed by the one that was found."""
+    return line if len(line) <= LONGEST_QUOTE else f"{line[:200]} .. {line[200 - LONGEST_QUOTE :]}"
