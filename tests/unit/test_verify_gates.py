@@ -89,6 +89,13 @@ def test_a_drafter_that_drafts_nothing_blocks() -> None:
     assert name in blocking(BASE, ASKS_NOTHING | LLAMACPP, baseline=None, smoke=DRAFTED)
 
 
+def test_the_counters_of_vllm_tell_whether_the_first_request_drafted() -> None:
+    name, none = "first request drafted: draft_tokens", {"draft_tokens": 0, "accepted_tokens": 0}
+    assert judge(MTP, smoke=DRAFTED)[name].passed is True
+    assert name in blocking(MTP, smoke=none)
+    assert judge(MTP, smoke=DREW_NOTHING)[name].passed is None
+
+
 @pytest.mark.parametrize("log", [changed(MTP, p_min=0.75), changed(MTP, n_min=2)])
 def test_a_gated_drafter_may_skip_the_first_request(log: Facts) -> None:
     gate = judge(log, ASKS_MTP | LLAMACPP, smoke=DREW_NOTHING)["first request drafted: draft_tokens"]
