@@ -39,6 +39,13 @@ def test_a_graph_mode_that_the_spec_flag_downgrades_is_told_with_its_cause() -> 
     assert meanings(arm)["graphs_full"] == "consequence"
 
 
+def test_prefix_caching_takes_the_cache_of_recurrent_states_along() -> None:
+    base = changed(BASE, enable_prefix_caching=True, mamba_cache_mode="align")
+    arm = changed(MTP, enable_prefix_caching=False, mamba_cache_mode=None)
+    told = meanings(arm, base)
+    assert (told["enable_prefix_caching"], told["mamba_cache_mode"]) == ("consequence", "consequence")
+
+
 def test_an_explanation_that_points_the_other_way_is_not_given() -> None:
     told = message(changed(MTP, kv_tokens=1_050_000), "kv_tokens")
     assert told.startswith("KV capacity +5.0 % with MTP")

@@ -114,6 +114,7 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     "overlap_schedule": Consequence("overlapped scheduling", "not supported with this method"),
     "prefix_caching": Consequence("prefix caching", "the spec flag itself changes it"),
     "enable_prefix_caching": Consequence("prefix caching", "the spec flag itself changes it"),
+    "mamba_cache_mode": Consequence("cached recurrent states", "it follows prefix caching"),
     "model_runner": Consequence("model runner", "the newer one does not support this method"),
 }
 
