@@ -1,7 +1,8 @@
 """vLLM's OpenAI-compatible server.
 
 Streams one event per engine step, which under speculation carries several tokens: events are steps here, never
-tokens. Counters are process-wide and cumulative, with `_created` twins that are not counts.
+tokens. Steps that follow each other faster than the server can send are merged into one event, so there may be fewer
+events than steps. Counters are process-wide and cumulative, with `_created` twins that are not counts.
 """
 
 import json
@@ -53,14 +54,17 @@ class Vllm:
         )
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:
-        """Streamed completion of exactly `tokens` tokens, token ids and running usage asked for."""
+        """Streamed completion of exactly `tokens` tokens, token ids and running usage asked for.
+
+        `min_tokens` is not sent: `ignore_eos` does, and builds that cannot mask verified rows would apply it in the
+        baseline alone.
+        """
         constraint = {"structured_outputs": {"json": dict(sampling.schema)}} if sampling.schema else {}
         return Request(
             "/v1/completions",
             {
                 "prompt": list(prompt),
                 "max_tokens": tokens,
-                "min_tokens": 0 if sampling.schema else tokens,
                 "stream": True,
                 "stream_options": {"include_usage": True, "continuous_usage_stats": True},
                 "return_token_ids": True,
