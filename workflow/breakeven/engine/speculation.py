@@ -28,7 +28,12 @@ ORIGINS = (
 
 
 def speculation(engine: str, known: Mapping[str, Any], drafted: int | None) -> dict[str, Any]:
-    """Return the speculation facts that follow from a log's other facts and its counted draft tokens."""
+    """Return the speculation facts that follow from a log's other facts and its counted draft tokens.
+
+    From a log that says nothing follows nothing, not even that something is unknown.
+    """
+    if not known and drafted is None:
+        return {}
     rules = {"vllm": _vllm, "llamacpp": _llamacpp, "sglang": _sglang}
     return rules[engine](known, drafted)
 
