@@ -28,10 +28,10 @@ rule acceptance:
         gates=per_arm("results/{experiment}/{arm}/verify.json"),
         traffic="results/{experiment}/bytes.json",
     output:
-        cells=LOOK + "/cells.parquet",
-        prompts=LOOK + "/prompts.parquet",
-        checks=LOOK + "/checks.parquet",
-        gates=LOOK + "/gates.json",
+        cells=f"{LOOK}/cells.parquet",
+        prompts=f"{LOOK}/prompts.parquet",
+        checks=f"{LOOK}/checks.parquet",
+        gates=f"{LOOK}/gates.json",
     params:
         code=code_hash("analysis", "measure/checks", "engine", "verify", "stages.py"),
     shell:
@@ -41,11 +41,11 @@ rule acceptance:
 rule fit:
     input:
         experiment="results/{experiment}/experiment.json",
-        cells=LOOK + "/cells.parquet",
-        prompts=LOOK + "/prompts.parquet",
-        checks=LOOK + "/checks.parquet",
+        cells=f"{LOOK}/cells.parquet",
+        prompts=f"{LOOK}/prompts.parquet",
+        checks=f"{LOOK}/checks.parquet",
     output:
-        LOOK + "/fit.json",
+        f"{LOOK}/fit.json",
     params:
         code=code_hash("analysis", "stages.py"),
     shell:
@@ -67,14 +67,14 @@ rule traffic:
 checkpoint verdict:
     input:
         experiment="results/{experiment}/experiment.json",
-        cells=LOOK + "/cells.parquet",
-        prompts=LOOK + "/prompts.parquet",
-        checks=LOOK + "/checks.parquet",
-        gates=LOOK + "/gates.json",
-        fit=LOOK + "/fit.json",
+        cells=f"{LOOK}/cells.parquet",
+        prompts=f"{LOOK}/prompts.parquet",
+        checks=f"{LOOK}/checks.parquet",
+        gates=f"{LOOK}/gates.json",
+        fit=f"{LOOK}/fit.json",
         traffic="results/{experiment}/bytes.json",
     output:
-        LOOK + "/verdict.json",
+        f"{LOOK}/verdict.json",
     params:
         code=code_hash("analysis", "stages.py"),
     shell:
@@ -83,9 +83,9 @@ checkpoint verdict:
 
 rule findings:
     input:
-        LOOK + "/verdict.json",
+        f"{LOOK}/verdict.json",
     output:
-        LOOK + "/findings.json",
+        f"{LOOK}/findings.json",
     params:
         code=code_hash("publish/ledger/from_verdict.py", "stages.py"),
     shell:

@@ -17,9 +17,7 @@ from breakeven.progress import LAUNCHES_VARIABLE
 # Jobs use the interpreter that runs Snakemake; written here, a moved environment is no "code change".
 shell.prefix(f"set -euo pipefail; export PATH={Path(sys.executable).parent}:$PATH; ")
 
-EXPERIMENTS = {
-    path.stem: path for path in sorted(Path("config/experiments").glob("*.yaml"))
-}
+EXPERIMENTS = {path.stem: path for path in sorted(Path("config/experiments").glob("*.yaml"))}
 LIBRARY = Path(workflow.basedir, "workflow", "breakeven")
 LAUNCHES = {}
 
@@ -99,9 +97,7 @@ def of_baseline(pattern):
 
 
 def per_arm(pattern):
-    return lambda wildcards: expand(
-        pattern, arm=experiment(wildcards.experiment)["arms"], allow_missing=True
-    )
+    return lambda wildcards: expand(pattern, arm=experiment(wildcards.experiment)["arms"], allow_missing=True)
 
 
 def per_launch(pattern):
@@ -116,9 +112,7 @@ def per_launch(pattern):
 
 def slot(wildcards):
     """Position of a launch inside its round."""
-    order = settings.order(
-        experiment(wildcards.experiment), int(wildcards.round)
-    )
+    order = settings.order(experiment(wildcards.experiment), int(wildcards.round))
     return order.index(wildcards.arm)
 
 
@@ -130,14 +124,12 @@ def launch_priority(wildcards):
     return 1_000_000 - 10_000 * queue - place
 
 
-def code_hash(*paths):
-    """Content of the library's code that a rule uses: a change runs the rule again, a touch does not."""
+def code_hash(*paths, below=LIBRARY):
+    """Hash of the code that makes an output: changed code makes it again, touched code does not."""
     files = sorted(
         file
-        for path in paths
-        for file in (
-            [LIBRARY / path] if (LIBRARY / path).is_file() else (LIBRARY / path).rglob("*")
-        )
+        for path in (below / path for path in paths)
+        for file in ([path] if path.is_file() else path.rglob("*"))
         if file.suffix in {".py", ".j2", ".json"}
     )
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]

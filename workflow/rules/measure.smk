@@ -7,24 +7,6 @@ out  results/<experiment>/<arm>/{bring_up.log,bring_up.json,verify.json}
 """
 
 
-def model(wildcards):
-    """The generated model, where the experiment uses it; a rebuilt file is the same file, so its age never counts."""
-    arms = experiment(wildcards.experiment)["arms"]
-    path = Path(arms[wildcards.arm]["server"]["args"].get("model", ""))
-    generated = settings.DEMO_MODELS / path.name
-    return ancient(str(generated)) if path.name == settings.Recipe().file_name else []
-
-
-def gate(wildcards):
-    """A measured launch outlives a changed expectation; a refused one is tried again with it."""
-    base = f"results/{wildcards.experiment}/{wildcards.arm}"
-    launch = Path(base, str(wildcards.round), "launch.json")
-    measured = (
-        launch.exists() and json.loads(launch.read_text())["status"] == "measured"
-    )
-    return ancient(f"{base}/verify.json") if measured else f"{base}/verify.json"
-
-
 rule demo_model:
     output:
         f"{settings.DEMO_MODELS}/{settings.Recipe().file_name}",

@@ -10,28 +10,6 @@ out  reports/<experiment>.md, reports/<experiment>.html, reports/figures/<experi
 report: "../report/workflow.rst"
 
 
-def final_look(wildcards):
-    """The last look: fixed rounds are one look, `auto` goes on until it is decided."""
-    rounds = experiment(wildcards.experiment)["rounds"]
-    for look in settings.LOOKS if rounds == "auto" else [rounds]:
-        path = f"results/{wildcards.experiment}/look{look}/verdict.json"
-        if rounds == "auto":
-            checkpoints.verdict.get(experiment=wildcards.experiment, look=look)
-            if json.loads(Path(path).read_text())["decided"]:
-                break
-    return path
-
-
-def final_findings(wildcards):
-    return str(Path(final_look(wildcards)).with_name("findings.json"))
-
-
-def hand_written(wildcards):
-    """Entries, notes and changes of status that people keep in config/ledger."""
-    kept = Path("config/ledger")
-    return sorted(str(path) for path in kept.glob("*") if path.suffix in {".yaml", ".json", ".jsonl"})
-
-
 rule report:
     input:
         verdict=final_look,

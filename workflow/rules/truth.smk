@@ -10,12 +10,6 @@ TRUTH_SECTIONS = [
 TRUTH_CODE = Path(workflow.basedir, "tests")
 
 
-def truth_code(*folders):
-    """Content of the reference server and of the report's code."""
-    files = sorted(file for folder in folders for file in (TRUTH_CODE / folder).rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
-
-
 rule truth_section:
     input:
         # Its age never counts: the same recipe gives the same file.
@@ -32,7 +26,7 @@ rule truth_section:
     resources:
         gpu=1,
     params:
-        server=truth_code("reference_server", "truth_report", "bench"),
+        server=code_hash("reference_server", "truth_report", "bench", below=TRUTH_CODE),
         code=code_hash("analysis", "engine", "measure"),
         tests=str(TRUTH_CODE),
     message:
