@@ -34,6 +34,7 @@ MACHINE_FILE = Path("config/config.yaml")
 MACHINE_VARIABLE = "BREAKEVEN_MACHINE"
 """Snakemake's `config` as JSON, for the jobs it starts: settings of the machine are no parameters of a rule."""
 
+CONTEXT_FLAGS = ("ctx-size", "max-model-len")
 RESERVED = frozenset({"ledger", "truth", "sample", "audit"})
 DEMO_MODELS = Path("models")
 
@@ -263,6 +264,12 @@ def on_host(path: str | None, mounts: Sequence[str]) -> Path:
         if seen.is_relative_to(target):
             return Path(source) / seen.relative_to(target)
     return seen
+
+
+def context_tokens(serve: Mapping[str, Any]) -> int | None:
+    """Context limit that the arm's flags state; None when they leave it to the model."""
+    args = serve["server"].get("args", {})
+    return next((int(args[flag]) for flag in CONTEXT_FLAGS if int(args.get(flag) or 0) > 0), None)
 
 
 def canonical(value: Any) -> str:

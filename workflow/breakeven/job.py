@@ -116,9 +116,10 @@ def _measured(
     telemetry: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Launch, compare with what was verified, measure. Raises LaunchError; `rows` keep what was measured."""
+    from breakeven.config import context_tokens
     from breakeven.engine.facts import Facts
     from breakeven.engine.reader import read_facts
-    from breakeven.launch import context_tokens, identity, launched, machine
+    from breakeven.launch import identity, launched, machine
     from breakeven.measure import sweep as requests
     from breakeven.measure.telemetry import Telemetry, host_facts
     from breakeven.measure.workload import plan, read_workload

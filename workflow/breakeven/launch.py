@@ -26,7 +26,6 @@ from breakeven.runtime.idle import Limits
 EMBEDDED = "embedded"
 LOCALHOST = "127.0.0.1"
 IN_CONTAINER = "0.0.0.0"  # the runtime publishes the port on 127.0.0.1 only
-CONTEXT_FLAGS = ("ctx-size", "max-model-len")
 SERVER_KEYS = ("args", "env", "env_from")
 
 
@@ -103,12 +102,6 @@ def _absolute(mount: str) -> str:
     """`models:/models:ro` with its source as Docker wants it: experiments say it relative to this folder."""
     source, rest = mount.split(":", 1)
     return f"{Path(source).absolute()}:{rest}"
-
-
-def context_tokens(serve: Mapping[str, Any]) -> int | None:
-    """Context limit that the arm's flags state; None when they leave it to the model."""
-    args = serve["server"].get("args", {})
-    return next((int(args[flag]) for flag in CONTEXT_FLAGS if int(args.get(flag) or 0) > 0), None)
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from statistics import median
 from typing import Any
 
 from breakeven import config
+from breakeven.config import context_tokens
 from breakeven.errors import BreakevenError
-from breakeven.launch import LOCALHOST, context_tokens, program
+from breakeven.launch import LOCALHOST, program
 from breakeven.measure.workload import Workload, check_context, plan, read_workload
 from breakeven.runtime import port
 

@@ -5,7 +5,7 @@ Nothing here starts a server or opens a socket; all of it can be run again on st
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ from breakeven.analysis.stored import numbers_from_json, numbers_to_json
 from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
 from breakeven.analysis.verdict import verdict as judge
-from breakeven.config import on_host
+from breakeven.config import context_tokens, on_host
 from breakeven.engine.reader import read_facts
 from breakeven.errors import BreakevenError
 from breakeven.measure.warmup import late_compiles
 from breakeven.verify.again import Logs, gates_of
 
 MEASURED = "measured"
+
+RESET = "counters_only_rise"
+"""Check that a launch fails whose counters fell: what they say of it cannot be added up."""
 
 COMPILING = "cold_first_request"
 """Kind of a log's finding that tells of compilation while requests were served."""
@@ -48,10 +51,6 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
             ("telemetry", tables.TELEMETRY),
         )
     )
-    per_request = reduce.per_request(requests, counters)
-    name = experiment["name"]
-    tables.write(reduce.cells(per_request, launches, name), Path(cells), reduce.CELLS)
-    tables.write(reduce.prompts(per_request, launches, name), Path(prompts), reduce.PROMPTS)
     found = checking.run(
         requests,
         events,
@@ -62,7 +61,20 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
         step_bytes=_step_bytes(_read_json(Path(traffic)), experiment),
     )
     tables.write(found, Path(checks), tables.CHECKS)
+    reset = {(row["arm"], row["round"]) for row in found if row["check"] == RESET and row["passed"] is False}
+    whole = [key not in reset for key in zip(launches["arm"], launches["round"], strict=True)]
+    sound, name = launches[whole], experiment["name"]
+    per_request = reduce.per_request(_of(requests, reset), _of(counters, reset))
+    tables.write(reduce.cells(per_request, sound, name), Path(cells), reduce.CELLS)
+    tables.write(reduce.prompts(per_request, sound, name), Path(prompts), reduce.PROMPTS)
     _write_json(Path(gates), gates_of(folder, experiment, launches, logs))
+
+
+def _of(rows: pd.DataFrame, without: Collection[tuple[str, int]]) -> pd.DataFrame:
+    """Rows of all launches but those, by arm and round."""
+    if not without:
+        return rows
+    return rows[[key not in without for key in zip(rows["arm"], rows["round"], strict=True)]]
 
 
 def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, out: str) -> None:
@@ -172,6 +184,7 @@ def _launches(folder: Path, experiment: Mapping[str, Any], rounds: int) -> pd.Da
                     "ended_at": launch["ended_at"],
                     "session": host.get("boot_id"),
                     "n_spec": arm["n_spec"],
+                    "n_ctx": context_tokens(arm),
                     "gated": arm["gated"],
                     "status": reduce.USABLE if launch["status"] == MEASURED else launch["status"],
                     "reason": launch["reason"],

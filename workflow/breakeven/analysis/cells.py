@@ -4,7 +4,8 @@ The replicate of every later test is the launch, so a cell is one launch's view 
 (Method 4); prompts are the clusters of the workload's own spread. Definitions are those of Method 2:
 
 * Tokens are the server's count, or token ids received; events are never tokens.
-* Decode tokens = completion tokens minus those of the first event, whose time is not in `decode_s`.
+* Decode time is the server's own where it tells it (a busy client sees answers late), else first to last event.
+* Decode tokens = completion tokens minus those whose time is not in it: the first, or those of the first event.
 * Steps = drafts + undrafted steps. A lossless step emits 1 + accepted, so P - 1 - A steps were run. Where
   accepted tokens past the length limit are counted that is too low; the drafts are then the better count.
 * Time per step = time per token x tokens per step, so that a first event which hides steps does no harm.
@@ -38,7 +39,7 @@ REQUEST_COLUMNS = (
         "completion_tokens",
         "id_tokens",
     ),
-    *("first_event_tokens", "ttft_s", "decode_s", "draft_tokens", "accepted_tokens"),
+    *("first_event_tokens", "ttft_s", "decode_s", "server_decode_s", "draft_tokens", "accepted_tokens"),
 )
 COUNTER_COLUMNS = ("arm", "round", "seq", "counter", "position", "before", "after")
 POSITIONS = "accepted_per_pos"
@@ -67,7 +68,7 @@ _COUNTS = [
     _field("requests", INT, "decode requests counted", "requests"),
     _field("completion_tokens", INT, "P: completion tokens", "tokens", "server"),
     _field("decode_tokens", INT, "completion tokens without those of the first event", "tokens", "server"),
-    _field("decode_s", FLOAT, "first token event to last", "s", "client"),
+    _field("decode_s", FLOAT, "first token to last", "s", "server timings, else client"),
     _field("drafts", INT, "D: steps that verified at least one draft token", "steps", "engine's counters"),
     _field("draft_tokens", INT, "M: draft tokens submitted", "tokens", "engine's timings or counters"),
     _field("accepted", INT, "A: draft tokens accepted", "tokens", "engine's timings or counters"),
@@ -144,8 +145,10 @@ def per_request(requests: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     cached, computed = number("cached_tokens"), number("computed_tokens")
     frame = kept[[*CELL, "prompt", "rep", "kind"]].copy()
     frame["completion_tokens"] = completion
-    frame["decode_tokens"] = completion - number("first_event_tokens")
-    frame["decode_s"] = number("decode_s")
+    own_clock = number("server_decode_s")
+    timed = ~np.isnan(own_clock)
+    frame["decode_tokens"] = completion - np.where(timed, 1.0, number("first_event_tokens"))
+    frame["decode_s"] = np.where(timed, own_clock, number("decode_s"))
     frame["drafts"] = counts.pop("drafts")
     for column, timing, counter in (
         ("draft_tokens", "draft_tokens", "draft_tokens"),
