@@ -24,6 +24,7 @@ TRUTH = Truth(
     launch_noise_sd=LAUNCH_SD,
     prompt_tokens_details=True,
 )
+ABSENT = {"value": None, "low": None, "high": None}
 WORKLOAD = {"pp": 64, "tg": 129, "depths": [0], "reps": 2, "warmup": 1}
 PROMPTS = 300
 """Prompts that the true acceptance of a request of this length is computed from."""
@@ -33,18 +34,23 @@ def run(ns: tuple[int, ...] = NS) -> dict[str, Any]:
     """The section."""
     found = [_recovered(dialect, ns) for dialect in DIALECTS]
     parameters = [row for one in found for row in one["parameters"]]
-    intervals = [row for one in found for row in (*one["parameters"], *one["costs"])]
+    rows = [row for one in found for row in (*one["parameters"], *one["costs"])]
+    intervals = [row for row in rows if row["covered"] is not None]
     positions = [row for one in found for row in one["positions"]]
-    worst = max(parameters, key=lambda row: abs(row["error"]))
+    known = [row for row in parameters if row["value"] is not None]
+    worst = max(known, key=lambda row: abs(row["error"]), default=None)
     off = max(positions, key=lambda row: abs(row["found"] - row["true"]))
+    reasons = [one["fit_reason"] for one in found if one["fit_reason"]]
     covered = sum(row["covered"] for row in intervals)
     return section(
         [
             Figure(
                 f"a and b, {' and '.join(DIALECTS)}, N = {', '.join(map(str, ns))}, {ROUNDS} rounds",
                 f"within {SHARE:.0%}",
-                f"worst {worst['error']:+.2%} ({worst['name']}, {worst['dialect']})",
-                abs(worst["error"]) <= SHARE,
+                "; ".join(reasons)
+                if reasons or worst is None
+                else f"worst {worst['error']:+.2%} ({worst['name']}, {worst['dialect']})",
+                None if reasons or worst is None else abs(worst["error"]) <= SHARE,
             ),
             Figure(
                 "intervals of a, b and C(N) hold the truth",
@@ -74,7 +80,8 @@ def _recovered(dialect: str, ns: tuple[int, ...]) -> dict[str, Any]:
     spec = resolved(document(dialect, arms, WORKLOAD, "auto"), "cost")
     truths = {arm: replace(TRUTH, n=spec["arms"][arm]["n_spec"]) for arm in arms}
     found = judged(measured(spec, truths, ROUNDS), spec, ROUNDS)
-    fit = found.verdict["cells"][0]["fit"]
+    cell = found.verdict["cells"][0]
+    fit = cell["fit"] or {name: ABSENT | {"reason": cell["fit_reason"]} for name in ("a", "b")}
     true = {"a": TRUTH.a, "b": TRUTH.b}
     return {
         "dialect": dialect,
@@ -99,6 +106,7 @@ def _recovered(dialect: str, ns: tuple[int, ...]) -> dict[str, Any]:
                 )
             )
         ],
+        "fit_reason": None if cell["fit"] else f"{dialect}: {cell['fit_reason']}",
         "failed_checks": sorted(found.failed()),
     }
 
@@ -109,8 +117,8 @@ def _against(dialect: str, name: str, true: float, found: dict[str, Any]) -> dic
         "name": name,
         "true": true,
         **{key: found[key] for key in ("value", "low", "high")},
-        "error": found["value"] / true - 1,
-        "covered": found["low"] <= true <= found["high"],
+        "error": None if found["value"] is None else found["value"] / true - 1,
+        "covered": None if found["low"] is None else found["low"] <= true <= found["high"],
     }
 
 

@@ -101,9 +101,10 @@ def cost(found: Section) -> dict[str, Markdown]:
     fit = Table(["dialect", "", "true >", "found >", "interval >", "error >", "holds the truth"])
     for row in [*found["parameters"], *found["costs"]]:
         fit.add(
-            *(row["dialect"], row["name"], f"{row['true']:.4f}", f"{row['value']:.4f}"),
-            *(f"{row['low']:.4f} to {row['high']:.4f}", _percent(row["error"])),
-            "yes" if row["covered"] else "no",
+            *(row["dialect"], row["name"], f"{row['true']:.4f}", _number(row["value"])),
+            f"{_number(row['low'])} to {_number(row['high'])}",
+            "-" if row["error"] is None else _percent(row["error"]),
+            {True: "yes", False: "no", None: "-"}[row["covered"]],
         )
     positions = Table(["dialect", "arm", "position >", "true >", "found >", "off, points >"])
     for row in found["positions"]:
@@ -244,6 +245,10 @@ def harness(found: Section) -> dict[str, Markdown]:
 
 def _percent(share: float) -> str:
     return f"{share:+.2%}".replace("%", " %")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def _ms(seconds: float) -> str:
