@@ -170,3 +170,28 @@ def test_counters_around_a_request_conserve_its_tokens(dialect):
     )
     undrafted = 1 if dialect == "llamacpp" else 0  # its last step drafts nothing when one token is left
     assert TOKENS - 1 - undrafted <= drafts + accepted <= TOKENS - 1 + 3
+
+
+def times_page(requests: int, decode_s: float) -> str:
+    return f"""\
+# TYPE vllm:request_success_total counter
+vllm:request_success_total{{engine="0",finished_reason="length"}} {requests}
+vllm:request_success_total{{engine="0",finished_reason="stop"}} 0.0
+# TYPE vllm:request_decode_time_seconds histogram
+vllm:request_decode_time_seconds_bucket{{engine="0",le="0.3"}} 1.0
+vllm:request_decode_time_seconds_bucket{{engine="0",le="+Inf"}} {requests}
+vllm:request_decode_time_seconds_count{{engine="0"}} {requests}
+vllm:request_decode_time_seconds_sum{{engine="0"}} {decode_s}
+# TYPE vllm:request_decode_time_seconds_created gauge
+vllm:request_decode_time_seconds_created{{engine="0"}} 1.7e+09
+"""
+
+
+def test_the_server_tells_the_time_of_a_request_that_finished_alone():
+    before, alone, two = (
+        counters.parse(times_page(*page), ENGINES["vllm"].counters)
+        for page in [(4, 2.5), (5, 3.75), (6, 4.5)]
+    )
+    assert counters.request_times(before, alone) == {"server_decode_s": 1.25}
+    assert counters.request_times(before, two) == {}
+    assert counters.request_times({}, alone) == {}

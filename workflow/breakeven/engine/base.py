@@ -49,10 +49,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Metric:
-    """Where a counter stands in /metrics: the family's name without `_total`, and its position label if it has one."""
+    """Where a counter stands in /metrics: the family's name without suffix, and its position label if it has one."""
 
     name: str
     position_label: str | None = None
+    suffix: Literal["_total", "_sum"] = "_total"
+    """`_total` of a counter, or `_sum` of a histogram that observes every request once."""
 
 
 @dataclass(frozen=True)

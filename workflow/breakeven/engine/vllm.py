@@ -29,6 +29,8 @@ class Vllm:
         "cached_tokens": Metric("vllm:prefix_cache_hits"),
         "completion_tokens": Metric("vllm:generation_tokens"),
         "requests": Metric("vllm:request_success"),
+        "server_prompt_s": Metric("vllm:request_prefill_time_seconds", suffix="_sum"),
+        "server_decode_s": Metric("vllm:request_decode_time_seconds", suffix="_sum"),
     }
 
     def argv(self, args: Mapping[str, Any], *, host: str, port: int) -> list[str]:

@@ -1,8 +1,8 @@
 """Counters of a server's /metrics page, read around every request.
 
-Only samples of TYPE counter whose name ends in `_total` are counts: a `_created` twin is a date. Sums go over the
-`engine` label, and `engines` says how many there were. A counter that is not exposed is missing from the result,
-never 0 (Method 2).
+Only samples of TYPE counter whose name ends in `_total` are counts: a `_created` twin is a date. The `_sum` of a
+histogram rises by a request's own time when one request alone has finished. Sums go over the `engine` label, and
+`engines` says how many there were. A counter that is not exposed is missing from the result, never 0 (Method 2).
 """
 
 import time
@@ -24,20 +24,27 @@ Counters = Mapping[tuple[str, int | None], float]
 ENGINES = ("engines", None)
 """Not a count but a number: engines (data-parallel ranks) whose series were summed, where any series was found."""
 ENGINE_LABEL = "engine"
+FAMILY_TYPES = {"_total": "counter", "_sum": "histogram"}
+REQUESTS = ("requests", None)
+TIMES = ("server_prompt_s", "server_decode_s")
+"""Counters that are a request's time by the server's own clock."""
 
 
 def parse(text: str, wanted: Mapping[str, Metric]) -> dict[tuple[str, int | None], float]:
     """Wanted counters of a Prometheus text page."""
-    ours = {metric.name: (name, metric.position_label) for name, metric in wanted.items()}
+    ours = {metric.name: (name, metric) for name, metric in wanted.items()}
     relevant = "\n".join(line for line in text.splitlines() if any(name in line for name in ours)) + "\n"
     totals: dict[tuple[str, int | None], float] = {}
     engines: set[str] = set()
     for family in text_string_to_metric_families(relevant):
-        if family.type != "counter" or family.name not in ours:
+        if family.name not in ours:
             continue
-        name, label = ours[family.name]
+        name, metric = ours[family.name]
+        label = metric.position_label
+        if family.type != FAMILY_TYPES[metric.suffix]:
+            continue
         for sample in family.samples:
-            if sample.name.endswith("_total"):
+            if sample.name == family.name + metric.suffix:
                 key = (name, int(sample.labels[label]) if label else None)
                 totals[key] = totals.get(key, 0.0) + sample.value
                 engines.add(sample.labels.get(ENGINE_LABEL, ""))
@@ -67,3 +74,11 @@ def scrape_after(
         if counted or time.monotonic() > deadline:
             return after
         time.sleep(0.02)
+
+
+def request_times(before: Counters, after: Counters) -> dict[str, float]:
+    """Seconds of the one request that finished between two readings; empty when it was not one, or is not told."""
+    if REQUESTS not in before or after.get(REQUESTS, 0.0) - before[REQUESTS] != 1.0:
+        return {}
+    keys = {name: (name, None) for name in TIMES}
+    return {name: after[key] - before[key] for name, key in keys.items() if key in before and key in after}

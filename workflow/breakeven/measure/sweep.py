@@ -81,6 +81,8 @@ def _one(
         result = sample(record(http, call), engine)
         rows.requests.append(_request_row(request, tokens, result, keys))
         after = counters.scrape_after(http, engine, before, result.completion_tokens)
+        if result.server_decode_s is None:
+            rows.requests[-1] |= counters.request_times(before, after)
     except httpx.HTTPError as error:
         raise LaunchError(f"{request.name}: the server stopped answering ({error})") from error
     launch = {name: keys[name] for name in ("experiment", "arm", "round", "slot")} | {"seq": request.seq}
