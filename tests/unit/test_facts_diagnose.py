@@ -23,7 +23,7 @@ LOGS = Path(__file__).parent / "fixtures" / "logs"
 def test_a_dead_engine_behind_a_live_process_is_told_with_its_cause() -> None:
     told = diagnose(DEAD, alive=True, silent_s=5.0, engine="vllm")
     assert told.startswith("crashed, but the process is still there: EngineCore encountered a fatal error")
-    assert "'function' object is not subscriptable" in told
+    assert "(TypeError: 'function' object is not subscriptable)" in told.splitlines()[0]
 
 
 def test_a_warning_that_names_an_exception_is_no_cause() -> None:

@@ -199,6 +199,8 @@ def test_layers_left_on_the_host_block_when_all_of_the_baselines_are_offloaded()
     assert blocking(changed(MTP, layers_offloaded=[40, 42]), baseline=base) == {name}
     assert blocking(MTP, baseline=base) == {name}
     assert not blocking(changed(MTP, layers_offloaded=[42, 42]), baseline=base)
+    assert name not in judge(MTP)
+    assert judge(MTP, ASKS_MTP | LLAMACPP)[name].passed is None
 
 
 def test_a_capture_bar_that_is_cut_off_blocks() -> None:

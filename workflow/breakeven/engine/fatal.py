@@ -269,7 +269,7 @@ _READY = re.compile(
 _TROUBLE = re.compile(
     r"\bERROR\b|Error\b|Traceback|\bE (?:srv|llama|gguf|common|spec)|[Ff]ailed|[Ee]xception"
 )
-_CAUSE = re.compile(r"\b\w*(?:Error|Exception): \S")
+_CAUSE = re.compile(r"\b\w*(?:Error|Exception): \S.*")
 _VALIDATION = re.compile(r"ValidationError: \d+ validation error")
 VALIDATION_LINES = 2
 """pydantic's first complaint below its headline: the key, then what is wrong with its value."""
@@ -327,8 +327,9 @@ def diagnose(log_text: str, alive: bool, silent_s: float, engine: str | None = N
     deaths = fatal_lines(engine, lines)
     if deaths:
         state = "crashed, but the process is still there" if alive else "crashed"
-        quoted = _quote([text for _, _, text in deaths] + _root_causes(lines))
-        return f"{state}: {deaths[0][1]}\n{quoted}"
+        causes = _root_causes(lines)
+        quoted = _quote([text for _, _, text in deaths] + causes)
+        return f"{state}: {deaths[0][1]}{_in_short(causes)}\n{quoted}"
     if not alive:
         return f"ended without a line that says why; its last lines:\n{_quote(lines[-MOST_QUOTED:])}"
     if not lines:
@@ -354,6 +355,15 @@ def _root_causes(lines: list[str]) -> list[str]:
             if _VALIDATION.search(line):
                 causes += [below.strip() for below in lines[place + 1 : place + 1 + VALIDATION_LINES]]
     return causes[:MOST_CAUSES]
+
+
+def _in_short(causes: list[str]) -> str:
+    """` (ValueError: ...)`: the first exception, where there is one, with what pydantic says of it."""
+    named = [found[0] for cause in causes if (found := _CAUSE.search(cause))]
+    if not named:
+        return ""
+    detail = causes[1 : 1 + VALIDATION_LINES] if _VALIDATION.search(causes[0]) else []
+    return f" ({' '.join(_shortened(part) for part in [named[0], *detail])})"
 
 
 def _quote(lines: list[str]) -> str:

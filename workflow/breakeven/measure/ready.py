@@ -42,8 +42,8 @@ def wait_until_ready(
     while True:
         for line in next(lines):
             heard = time.monotonic()
-            if (reason := fatal(engine.name, line)) is not None and not _healthy(http, engine):
-                raise _failed(server, engine, f"the log shows that it failed: {reason}")
+            if fatal(engine.name, line) is not None and not _healthy(http, engine):
+                raise _failed(server, engine, "the log shows that it failed")
         now = time.monotonic()
         if not server.alive():
             raise _failed(server, engine, f"the server {server.exit_reason()}")
