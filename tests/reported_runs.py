@@ -90,7 +90,7 @@ def _experiment(made: Tables, arms: Mapping[str, TrueArm], note: str | None) -> 
         name: {
             "n_spec": len(arm.conditional) or None,
             "repeat_of": arm.repeat_of,
-            "cost_only": False,
+            "cost_only": arm.cost_only,
             "gated": False,
             "method": "draft-mtp" if arm.conditional else None,
         }

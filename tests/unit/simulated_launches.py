@@ -25,6 +25,7 @@ class TrueArm:
     computed_share: float = 1.0
     prefill_s_per_draft: float = 0.0
     repeat_of: str | None = None
+    cost_only: bool = False
     by_class: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
@@ -144,7 +145,7 @@ def simulate(
         name: {
             "n_spec": len(arm.conditional) or None,
             "repeat_of": arm.repeat_of,
-            "cost_only": False,
+            "cost_only": arm.cost_only,
             "gated": False,
         }
         for name, arm in arms.items()

@@ -20,6 +20,10 @@ from unit.simulated_launches import check
 HOSTILE = (
     "<script>alert(1)</script> | [click](http://evil.example) `x` **bold** ![i](http://evil.example/i.png)"
 )
+PROBES = BASE | {
+    "none": TrueArm(1.20, (0.0,), cost_only=True),
+    "all": TrueArm(1.20, (1.0,), cost_only=True),
+}
 CASES: dict[str, dict[str, Any]] = {
     "won": {"arms": WON, "depths": (0, 8192), "mixes": [{"prompt": 2048, "output": 256}], "gpu": True},
     "lost": {"arms": LOST, "depths": (0, 8192), "note": "Demonstration, below method."},
@@ -31,6 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
         "refused": {"mtp2": ("speculation is off though asked", [])},
     },
     "baseline failed": {"arms": CLOSE, "died": {"base": ("exit code 1", ["E out of memory"])}},
+    "cost probes": {"arms": PROBES},
     "one launch": {"arms": WON, "rounds": 1},
     "next look": {"arms": CLOSE, "planned": "auto", "sd": 0.01, "n_prompts": 3},
     "failed checks": {
@@ -134,6 +139,7 @@ def test_nothing_untrusted_becomes_a_link_or_an_image(page: str):
 @pytest.mark.parametrize(
     ("case", "words"),
     [
+        ("cost probes", "**Costs only.**"),
         ("won", "**Yes.** mtp3 pays"),
         ("lost", "**No.** mtp1, mtp2 and mtp3 lose"),
         ("inconclusive", "**Not decided.**"),

@@ -51,6 +51,9 @@ def _pays(run: Run) -> tuple[str, str]:
         also = f"; {listed(others)} would do too" if others else ""
         return "Yes", f"{winner} pays: it wins or ties in every case that was asked for{also}."
     if not words:
+        probed = list(_probed(run))
+        if probed:
+            return "Costs only", f"Acceptance was forced, so no speed is quoted. {' '.join(probed)}"
         return "No answer", "The experiment has no arm to compare with the baseline."
     if not usable:
         return "No answer", "No arm has a valid measurement."
@@ -74,6 +77,18 @@ def _pays(run: Run) -> tuple[str, str]:
     wins = cells.count("wins")
     somewhere = f" Decode alone is faster in {wins} of {counted(len(cells), 'cell')}." if wins else ""
     return "No", f"{_verb(lost, 'loses', 'lose')} in at least one case that was asked for.{somewhere}"
+
+
+def _probed(run: Run) -> Iterator[str]:
+    """What a step costs in the first cell, arm by arm, where acceptance was forced."""
+    probes = {arm["arm"] for arm in run.verdict["arms"] if arm["role"] == "cost_only"}
+    for cell in run.verdict["cells"][:1]:
+        for own in cell["arms"]:
+            if own["arm"] in probes and known(own["cost"]["value"]):
+                most = own["ceiling"]["value"]
+                limit = f", so at most {fixed(most, 2)} times the baseline" if known(most) else ""
+                cost = spelled(own["cost"], run.alpha)
+                yield f"{own['arm']} at {place(cell)}: a step costs {cost} baseline steps{limit}."
 
 
 def _how_much(run: Run) -> Iterator[str]:
