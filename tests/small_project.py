@@ -137,13 +137,13 @@ class Project:
 
     @contextmanager
     def running(self, *arguments: str, **extra: str) -> Iterator[subprocess.Popen[str]]:
-        """The command in a session of its own, as a terminal would have it; ended with all it started."""
+        """The command in a session of its own, as a terminal would have it; what it prints is its `stdout`."""
         process = subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
             env=self.environment(**extra),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
             preexec_fn=_as_in_a_terminal,
@@ -154,8 +154,8 @@ class Project:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            assert process.stderr is not None
-            process.stderr.close()
+            assert process.stdout is not None
+            process.stdout.close()
 
     def json(self, path: str) -> dict[str, Any]:
         return json.loads((self.folder / path).read_text())

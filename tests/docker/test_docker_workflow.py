@@ -91,7 +91,7 @@ def test_a_container_that_is_killed_is_a_row_and_a_secret_is_stored_nowhere(
     )
     with fresh.running(REPORT, TRIAL_TOKEN=SECRET) as run:
         said = []
-        for line in run.stderr:
+        for line in run.stdout:
             said.append(line)
             if "mtp1 round 1: depth 0" in line:
                 [container] = containers(fresh.device)

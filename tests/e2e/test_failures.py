@@ -1,9 +1,9 @@
 """An arm that fails is a row in the report and the others complete; a run that is stopped leaves nothing behind."""
 
 import os
+import shutil
 import signal
 import subprocess
-import threading
 
 import pytest
 
@@ -26,7 +26,7 @@ class Troubled:
         project.experiment(arms=arms, workload=LONG, server=SMALL["server"] | {"env_from": ["TRIAL_TOKEN"]})
         with project.running(REPORT, TRIAL_TOKEN=SECRET) as run:
             said = []
-            for line in run.stderr:
+            for line in run.stdout:
                 said.append(line)
                 if "killed round 1: depth 0" in line:
                     [server] = project.servers()
@@ -37,8 +37,6 @@ class Troubled:
 
 @pytest.fixture(scope="module")
 def troubled(checkout, tmp_path_factory):
-    import shutil
-
     folder = tmp_path_factory.mktemp("troubled") / "project"
     shutil.copytree(checkout, folder)
     return Troubled(Project(folder))
@@ -123,13 +121,11 @@ STOPS = {
 def test_a_stopped_run_leaves_nothing_within_the_stop_timeout(fresh, how):
     send, signals = STOPS[how]
     with fresh.running(BRING_UP) as run:
-        drained = threading.Thread(target=run.stderr.read)
-        drained.start()
         until(fresh.servers, 60)
         for signum in signals:
             send(run, signum)
-        assert run.wait(timeout=STOP_TIMEOUT_S) != 0
-        drained.join()
+        run.communicate(timeout=STOP_TIMEOUT_S)
+    assert run.returncode != 0
     until(lambda: not fresh.processes(), 2)
     assert fresh.lock_is_free()
     assert not list(fresh.folder.glob(".snakemake/locks/*"))

@@ -9,6 +9,7 @@ from small_project import REPORT, SMALL, Project, drafting
 
 pytestmark = pytest.mark.slow
 
+VERDICT = "results/small/look1/verdict.json"
 LAUNCHED = ("results/small/*/bring_up.*", "results/small/*/[0-9]*/*")
 
 
@@ -47,19 +48,23 @@ def test_other_args_measure_that_arm_again_and_no_other(project: Project):
 def test_another_expectation_starts_no_server(project: Project):
     before, verified = project.times(*LAUNCHED), project.times("results/small/*/verify.json")
     project.experiment(expect={"n_ctx": 1024})
-    project.run(REPORT)
+    project.run(VERDICT)
     assert not changed(before, project.times(*LAUNCHED))
     assert changed(verified, project.times("results/small/*/verify.json")) == set(verified)
 
 
-@pytest.mark.parametrize("part", ["analysis/cost.py", "templates/report.md.j2"])
-def test_another_fit_or_template_starts_no_server(project: Project, part: str):
-    before, report = project.times(*LAUNCHED), project.times(REPORT)
+@pytest.mark.parametrize(
+    ("part", "made"),
+    [("analysis/cost.py", VERDICT), ("templates/report.md.j2", REPORT)],
+    ids=["fit", "template"],
+)
+def test_another_fit_or_template_starts_no_server(project: Project, part: str, made: str):
+    before, old = project.times(*LAUNCHED), project.times(made)
     file = project.folder / "workflow/breakeven" / part
     file.write_text(file.read_text() + "\n")
-    project.run(REPORT)
+    project.run(made)
     assert not changed(before, project.times(*LAUNCHED))
-    assert changed(report, project.times(REPORT))
+    assert changed(old, project.times(made))
 
 
 def test_a_file_that_is_only_touched_starts_nothing(project: Project):
