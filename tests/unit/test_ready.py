@@ -73,8 +73,7 @@ def test_a_dying_server_is_heard_out_to_its_cause(tmp_path: Path) -> None:
         "print('EngineCore failed to start.', flush=True); time.sleep(0.4)\n"
         "print('ValueError: no such method: mpt', flush=True); time.sleep(60)\n"
     )
-    with (
-        started(tmp_path, free_port(), "-c", dying) as server,
-        pytest.raises(LaunchError, match=r"EngineCore failed to start[^$]*no such method: mpt"),
-    ):
+    with started(tmp_path, free_port(), "-c", dying) as server, pytest.raises(LaunchError) as failed:
         ready(server, "vllm")
+    first = str(failed.value).splitlines()[0]
+    assert "EngineCore failed to start (ValueError: no such method: mpt)" in first

@@ -123,7 +123,7 @@ def _read_from(log: Path, offset: int) -> bytes:
 
 def _failed(server: Server, engine: Engine, what: str, silent_s: float = 0.0) -> LaunchError:
     text = _heard_out(server).decode(errors="replace")
-    return LaunchError(f"{what}\n{diagnose(text, server.alive(), silent_s, engine.name)}\nlog: {server.log}")
+    return LaunchError(f"{what}: {diagnose(text, server.alive(), silent_s, engine.name)}\nlog: {server.log}")
 
 
 def _heard_out(server: Server) -> bytes:
