@@ -121,3 +121,7 @@ def _duration(seconds: float | None) -> str:
 
 def _megabytes(size: int | None) -> str:
     return "unknown" if size is None else f"about {size / 1e6:.1f} MB"
+
+
+if __name__ == "__main__":
+    main()
