@@ -23,7 +23,9 @@ _REPLACED = re.compile(
 _SPACE = re.compile(r"[\s\x1c-\x1f\u200b\u2028\u2029]+")
 _ALWAYS = re.compile(r"[\\`*\[\]|~$&{}]|<(?=[A-Za-z/!?]|\Z)|(?<![^\W_])_|_(?![^\W_])|//")
 _AT_START = re.compile(r"\A(\d{1,9}(?=[.)](?:\s|\Z))|(?=[#+\-=>:]))")
-_HOST_DOT = re.compile(r"(?<=[^\W_])\.(?=[^\W\d_])")
+_NO_HOST = "cpp|csv|gguf|json|log|parquet|safetensors|txt|yaml"
+"""Endings of names in this field that are no top-level domain: their dot makes no address and stays readable."""
+_HOST_DOT = re.compile(rf"(?<=[^\W_])\.(?=[^\W\d_]{{2}})(?!(?:{_NO_HOST})(?![\w.:/@-]))")
 _JOINED = re.compile(
     r"(?<=:)(?=\\/)"  # scheme://
     r"|(?<=www)(?=\\?\.)"
