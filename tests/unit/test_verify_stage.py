@@ -178,7 +178,7 @@ def test_a_second_variable_is_refused_and_named(launches: Launches) -> None:
 
 def test_a_server_that_died_keeps_its_reason_and_its_facts(launches: Launches) -> None:
     verdict = launches.verified("no_mtp_block")
-    assert (verdict["passed"], verdict["status"]) == (False, "died")
+    assert (verdict["passed"], verdict["status"], verdict["lever_live"]) == (False, "died", None)
     assert "exited with code" in verdict["reason"]
     assert verdict["facts"]["facts"]["arch"] == "qwen35"
 

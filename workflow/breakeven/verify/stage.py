@@ -36,7 +36,7 @@ def verify(
     the launch of the arm that it repeats instead of the baseline's. Keys of the answer: passed, status (verified,
     refused, or bring_up's own when the server never became ready), reason, facts, gates, differences, findings,
     unknown (what the description of the arm could not tell), lever_live (whether the log shows that the variable
-    changed anything; null for the baseline, a twin and a server without a log).
+    changed anything; null for the baseline, a twin, a server that never became ready and one without a log).
     """
     engine = wanted["engine"]
     facts = _facts(log, engine)
@@ -44,6 +44,7 @@ def verify(
     gates: tuple[Gate, ...] = ()
     differences: tuple[Difference, ...] = ()
     faults = _not_ready(bring_up, baseline_bring_up if baseline is not None else None)
+    compared = not faults and baseline is not None and not repeat_of
     if not faults:
         described = bring_up.get("described") or {}
         if baseline is not None:
@@ -65,7 +66,7 @@ def verify(
             facts_set_by(_variables(differences, variable)),
         )
         faults = [gate.reason for gate in gates if gate.blocks] + [d.message for d in differences if d.blocks]
-        if baseline is not None and not repeat_of and not _is_live(differences):
+        if compared and not _is_live(differences):
             faults.append(
                 "this arm differs from the baseline in nothing: the variable "
                 f"({', '.join(variable)}) is not set in it; correct the arm, or write `repeat_of`"
@@ -82,7 +83,7 @@ def verify(
         "findings": document["findings"],
         "gates": [gate.to_json() for gate in gates],
         "differences": [difference.to_json() for difference in differences],
-        "lever_live": _lever_live(facts, differences) if baseline is not None and not repeat_of else None,
+        "lever_live": _lever_live(facts, differences) if compared else None,
         "unknown": list((bring_up.get("described") or {}).get("unknown", [])),
     }
 
