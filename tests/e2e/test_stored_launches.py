@@ -1,8 +1,7 @@
 """Launches on record that are not as they should be: the analysis says so and goes on with the others."""
 
-from small_project import REPORT
-
 from breakeven import tables
+from small_project import REPORT
 
 
 def test_a_launch_whose_counters_fell_is_set_aside_and_named(project):

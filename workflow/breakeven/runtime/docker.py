@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.models.images import Image
 
-import docker
 from breakeven.errors import BreakevenError, ConfigError, LaunchError
 from breakeven.runtime import Identity, LaunchSpec, Server
 from breakeven.runtime.docker_log import LogFollower

@@ -21,9 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
+import docker
 from docker.errors import DockerException
 
-import docker
 from breakeven.errors import BreakevenError
 
 EPOCH = "1970-01-01T00:00:00Z"
