@@ -31,16 +31,16 @@ PRINTABLE = np.arange(32, 127)
 class Recipe:
     """All that decides the file's content; its hash names the file."""
 
-    hidden: int = 256
+    hidden: int = 384
     layers: int = 4
-    feed_forward: int = 512
-    heads: int = 4
+    feed_forward: int = 768
+    heads: int = 6
     kv_heads: int = 2
     head_dim: int = 64
     full_attention_every: int = 4
     state: int = 64
-    groups: int = 2
-    time_step_rank: int = 4
+    groups: int = 3
+    time_step_rank: int = 6
     context: int = 8192
     noise: float = 0.4
     tie_gap: float = 0.1
