@@ -94,7 +94,7 @@ def sweep(
             record |= _failed(error, Path(log))
     else:
         Path(log).write_text("")
-        record |= {"status": "refused", "reason": verified["reason"]}
+        record |= {"status": verified["status"], "reason": verified["reason"]}
         logger.warning("%s/%s round %s is not measured: %s", experiment, arm, round, verified["reason"])
     record["ended_at"] = time.time()
     for name, content, schema in (

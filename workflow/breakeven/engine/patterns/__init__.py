@@ -190,7 +190,7 @@ NAMES: dict[str, Name] = {
     **_names(_INT, "max", "tokens", "kv_size kv_cells"),
     **_names(words, "first", None, "cudagraph_support cudagraph_mode_wanted"),
     **_names(_INT, "first", "tokens", "n_ctx n_ctx_seq n_ctx_train n_ctx_slot n_batch n_ubatch"),
-    **_names(_INT, "same", None, "gpu_blocks cpu_blocks spec_n tp pp dp world_size graphs_reused seed"),
+    **_names(_INT, "same", None, "gpu_blocks cpu_blocks spec_n tp dp world_size graphs_reused seed"),
     **_names(_INT, "same", "layers", "kv_padding_layers"),
     **_names(_INT, "last", None, "max_running_requests num_gpu_blocks_override reorder_batch_threshold"),
     **_names(
