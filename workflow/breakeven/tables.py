@@ -80,7 +80,7 @@ REQUESTS = pa.schema(
         _field(
             "first_event_tokens",
             INT,
-            "tokens of the first token event (from prefill)",
+            "tokens that arrived with the first: their time is not in the decode window",
             unit="tokens",
             source="client",
         ),
@@ -171,8 +171,9 @@ COUNTERS = pa.schema(
         _field(
             "counter",
             TEXT,
-            "drafts, draft_tokens, accepted_tokens, accepted_per_pos, prompt_tokens, cached_tokens, "
-            "completion_tokens, requests, engines",
+            "drafts, draft_tokens, accepted_tokens, accepted_per_pos, prompt_tokens, computed_tokens, "
+            "cached_tokens, completion_tokens, requests; sums of seconds: server_prompt_s, server_decode_s; "
+            "engines: a number, not a count",
             source="engine's metric names",
             null=False,
         ),
@@ -206,7 +207,7 @@ CHECKS = pa.schema(
         _field("round", INT, "round, null when the check spans rounds"),
         _field("depth", INT, "depth, null when the check spans depths"),
         _field("prompt_class", TEXT, "prompt class, null when the check spans classes"),
-        _field("check", TEXT, "name of the check", source="measure/checks.py", null=False),
+        _field("check", TEXT, "name of the check", source="measure/checks", null=False),
         _field("severity", TEXT, "block (the cell is invalid) or warn", null=False),
         _field("passed", BOOL, "null: could not be decided, the reason says why"),
         _field("value", FLOAT, "figure found"),
