@@ -21,6 +21,10 @@ from breakeven.engine.base import Engine, Request, StreamEvent
 DATA = b"data:"
 COMMENT = b":"
 
+SENDING = "http11.send_request_body.started"
+"""httpcore's word for the moment in which the request leaves: what the client prepared before is no time to first token.
+Its end would be too late: the server may have begun by then."""
+
 BURST_GAP = 0.2
 """Token events closer together than this share of the 95th percentile of their gaps arrived in one burst: gaps inside
 a burst are microseconds of sending, gaps between bursts are steps. Holds up to about 19 tokens a step."""
@@ -91,7 +95,14 @@ def ask(http: httpx.Client, method: str, path: str, json: Any = None) -> httpx.R
 def record(http: httpx.Client, request: Request) -> Recording:
     """Send a request and note every line of the answer with its arrival. Never raises for what the server does."""
     lines: list[tuple[float, bytes]] = []
-    prepared = http.build_request("POST", request.path, json=dict(request.body))
+    sent = time.perf_counter()
+
+    def trace(event: str, _: Any) -> None:
+        nonlocal sent
+        if event == SENDING:
+            sent = time.perf_counter()
+
+    prepared = http.build_request("POST", request.path, json=dict(request.body), extensions={"trace": trace})
     started_at, sent = time.time(), time.perf_counter()
     try:
         answer = http.send(prepared, stream=True)
