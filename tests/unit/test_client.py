@@ -41,7 +41,9 @@ def test_events_that_carry_any_number_of_tokens_do_not_change_the_count(per_even
 
 def test_steps_are_events_on_vllm_and_bursts_on_llamacpp():
     truth = Truth(n=3, t0_s=0.008)
-    steps = max(asked(truth, "vllm").token_events for _ in range(3))  # a busy machine only joins what was apart
+    steps = max(
+        asked(truth, "vllm").token_events for _ in range(3)
+    )  # a busy machine only joins what was apart
     on_llamacpp = [asked(truth, "llamacpp") for _ in range(3)]
     assert {one.token_events for one in on_llamacpp} == {TOKENS}
     assert max(one.bursts for one in on_llamacpp) == pytest.approx(steps, abs=2)

@@ -22,8 +22,8 @@ DATA = b"data:"
 COMMENT = b":"
 
 SENDING = "http11.send_request_body.started"
-"""httpcore's word for the moment in which the request leaves: what the client prepared before is no time to first token.
-Its end would be too late: the server may have begun by then."""
+"""httpcore's word for the moment in which a request leaves: what the client prepared before is no time to first
+token. The end of sending would be too late: the server may have begun by then."""
 
 BURST_GAP = 0.2
 """Token events closer together than this share of the 95th percentile of their gaps arrived in one burst: gaps inside
