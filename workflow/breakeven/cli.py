@@ -36,6 +36,7 @@ def plan(experiment: Annotated[str, typer.Argument(help="Name or file of an expe
     """What an experiment will take, and what stands in its way; starts nothing."""
     from breakeven.launch import machine
     from breakeven.plan import estimate, obstacles
+    from breakeven.publish.report.prior import known_of
 
     spec = config.experiment(_experiment_file(experiment))
     guess = estimate(spec, Path("results"))
@@ -54,6 +55,8 @@ def plan(experiment: Annotated[str, typer.Argument(help="Name or file of an expe
         f"disk left  {_megabytes(guess.bytes_left)}",
         markup=False,
     )
+    for known in known_of(spec.get("ledger", {}).get("lead"), Path("results")):
+        console.print(f"known      {known}", style="yellow", markup=False)
     found = obstacles(spec, machine())
     for obstacle in found:
         console.print(f"refused    {obstacle}", style="red", markup=False)

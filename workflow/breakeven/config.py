@@ -211,6 +211,8 @@ def _resolve_arm(name: str, arms: Mapping[str, Any], spec: Mapping[str, Any], pa
         "gated": patch.get("gated", asked.gated if asked else False),
         "n_spec": asked.n if asked else 0,
         "method": asked.method if asked else None,
+        "p_min": asked.p_min if asked else 0.0,
+        "free_drafts": asked.free_drafts if asked else False,
         "expect": spec.get("expect", {}) | patch.get("expect", {}),
     }
 

@@ -67,7 +67,18 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
     per_request = reduce.per_request(_of(requests, reset), _of(counters, reset))
     tables.write(reduce.cells(per_request, sound, name), Path(cells), reduce.CELLS)
     tables.write(reduce.prompts(per_request, sound, name), Path(prompts), reduce.PROMPTS)
-    _write_json(Path(gates), gates_of(folder, experiment, launches, logs))
+    _write_json(Path(gates), gates_of(folder, experiment, launches, logs) | {"drafting_s": _drafting_s(logs)})
+
+
+def _drafting_s(logs: Logs) -> dict[str, float]:
+    """Seconds per drafted token by the engine's own timer (llama.cpp's `dur`), a mean over launches; by arm."""
+    seconds: dict[str, list[float]] = {}
+    for (arm, _), facts in logs.items():
+        for drafter in (facts.get("impl") or {}).values():
+            drafted, spent = drafter.get("gen_tokens"), drafter.get("dur_ms")
+            if drafted and spent:
+                seconds.setdefault(arm, []).append(spent[1] / 1000 / drafted)
+    return {arm: sum(found) / len(found) for arm, found in seconds.items()}
 
 
 def _of(rows: pd.DataFrame, without: Collection[tuple[str, int]]) -> pd.DataFrame:
@@ -77,10 +88,13 @@ def _of(rows: pd.DataFrame, without: Collection[tuple[str, int]]) -> pd.DataFram
     return rows[[key not in without for key in zip(rows["arm"], rows["round"], strict=True)]]
 
 
-def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, out: str) -> None:
+def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, gates: str, out: str) -> None:
     """Step costs, a + b*N and what follows from them, cell by cell."""
+    spec = _read_json(Path(experiment))
+    for arm, seconds in _read_json(Path(gates))["drafting_s"].items():
+        spec["arms"][arm]["drafting_s"] = seconds
     numbers = fit_cells(
-        _read_json(Path(experiment)),
+        spec,
         tables.read(Path(cells), reduce.CELLS),
         tables.read(Path(prompts), reduce.PROMPTS),
         tables.read(Path(checks), tables.CHECKS),

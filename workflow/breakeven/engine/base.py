@@ -18,6 +18,10 @@ class Speculation:
     """Some steps may draft less than n or nothing: tokens per step cannot be read off the rate."""
     forced: bool = False
     """Acceptance is forced: the step cost is true, text and speed-up are not."""
+    p_min: float = 0.0
+    """Confidence below which nothing is drafted."""
+    free_drafts: bool = False
+    """Drafts come from n-grams: they cost no pass of a model."""
 
 
 @dataclass(frozen=True)

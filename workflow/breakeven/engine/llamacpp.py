@@ -51,6 +51,8 @@ class LlamaCpp:
             or float(args.get("spec-draft-p-min", 0)) > 0
             or int(args.get("spec-draft-n-min", 0)) > 0,
             forced="spec-synth-rates" in args or "spec-synth-len" in args,
+            p_min=float(args.get("spec-draft-p-min", 0)),
+            free_drafts=ngram,
         )
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:

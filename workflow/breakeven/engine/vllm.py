@@ -53,6 +53,7 @@ class Vllm:
             n=int(n) if n is not None else None,
             gated=method in ("ngram", "suffix"),
             forced=asked.get("rejection_sample_method") == "synthetic",
+            free_drafts=method in ("ngram", "suffix"),
         )
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:

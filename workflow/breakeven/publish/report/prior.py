@@ -26,6 +26,14 @@ def earlier(run: Run, notes: Path = NOTES) -> list[str]:
     return [found.sentence for found in prior_art(str(lead), entries, known)]
 
 
+def known_of(lead: str | None, results: Path, notes: Path = NOTES) -> list[str]:
+    """Closed entries of a lead, one sentence each, before anything of the experiment is measured."""
+    files = sorted(results.glob("*/ledger.json"))
+    if not lead or not (notes.is_dir() or files):
+        return []
+    return [found.sentence for found in prior_art(lead, read_ledger(notes, files).entries, {})]
+
+
 def _quantities(findings: dict[str, Any], run: Run) -> dict[str, Any]:
     """Name -> {N: value}, from what every arm's finding states."""
     n_of = {arm["arm"]: arm["n_spec"] for arm in run.verdict["arms"]}
