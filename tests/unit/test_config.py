@@ -176,3 +176,15 @@ def test_rounds_are_shuffled_anew_and_a_later_arm_changes_no_order(tmp_path):
     assert config.order(before, 1) != config.order(before | {"seed": 2}, 1) or config.order(
         before, 2
     ) != config.order(before | {"seed": 2}, 2)
+
+
+def test_a_staged_search_knows_each_arms_gate_and_whether_its_drafts_are_free(tmp_path):
+    arms = MINIMAL["arms"] | {
+        "gated": {"args": {"spec-type": "draft-mtp", "spec-draft-p-min": 0.6}},
+        "ngram": {"args": {"spec-type": "ngram-mod"}},
+    }
+    spec = config.experiment(written(tmp_path, arms=arms, search={"p_min": [0.5, 0.6], "n_max": [2, 3]}))
+    assert spec["arms"]["gated"]["p_min"] == 0.6
+    assert spec["arms"]["ngram"]["free_drafts"]
+    assert not spec["arms"]["mtp2"]["free_drafts"]
+    assert spec["search"]["n_max"] == [2, 3]
