@@ -10,14 +10,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from breakeven.errors import BreakevenError, LaunchError
 from breakeven.runtime import Server
 from breakeven.runtime.signals import Interrupted, interruptible
 from breakeven.runtime.tether import die_with_parent
+
+if TYPE_CHECKING:
+    from breakeven.launch import Launched
 
 logger = logging.getLogger("breakeven")
 
@@ -26,11 +30,14 @@ END_SEEN_S = 2.0
 
 
 def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
-    """One discarded launch: its raw log, and what really ran."""
+    """One discarded launch: its raw log, and what really ran; warms what engines keep in caches."""
     from breakeven.launch import identity, launched, machine
+    from breakeven.measure.settling import unsettled, warm_up
+    from breakeven.measure.workload import read_workload
     from breakeven.verify.identity import describe
 
     parameters, settings = json.loads(serve), machine()
+    workload = read_workload(parameters["workload"], Path())
     record: dict[str, Any] = {"experiment": experiment, "arm": arm, "started_at": time.time()}
     _say_launch(experiment, arm, "bring_up")
     try:
@@ -43,11 +50,28 @@ def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
                 "described": describe(parameters, identity(up.server)),
                 "evidence": up.evidence,
                 "smoke": up.smoke,
+                "warmed": warm_up(
+                    up.http, up.engine, workload, parameters["seed"], partial(_compilations, up)
+                ),
             }
+            for words in unsettled(record["warmed"]):
+                logger.warning("%s/%s bring_up: %s", experiment, arm, words)
     except LaunchError as error:
         record |= _failed(error, Path(log))
     record["ended_at"] = time.time()
     _write_json(Path(out), record)
+
+
+def _compilations(up: "Launched") -> int:
+    """Lines of the log that tell of a compilation while requests are served."""
+    from breakeven.engine.facts import COMPILING
+    from breakeven.engine.reader import read_facts
+
+    up.server.drain()
+    if not up.server.log.exists():
+        return 0
+    found = read_facts(up.server.log, up.engine.name).of_kind(COMPILING)
+    return sum(len(finding.lines) for finding in found)
 
 
 def verify(wanted: str, bring_up: str, log: str, base_bring_up: str, base_log: str, out: str) -> None:

@@ -20,6 +20,7 @@ from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
 from breakeven.analysis.verdict import verdict as judge
 from breakeven.config import context_tokens, on_host
+from breakeven.engine.facts import COMPILING
 from breakeven.engine.reader import read_facts
 from breakeven.errors import BreakevenError
 from breakeven.measure.warmup import late_compiles
@@ -29,9 +30,6 @@ MEASURED = "measured"
 
 RESET = "counters_only_rise"
 """Check that a launch fails whose counters fell: what they say of it cannot be added up."""
-
-COMPILING = "cold_first_request"
-"""Kind of a log's finding that tells of compilation while requests were served."""
 
 
 def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, checks: str, gates: str) -> None:

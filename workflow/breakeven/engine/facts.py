@@ -9,6 +9,9 @@ from breakeven.errors import BreakevenError
 
 SEVERITIES = ("error", "warn", "note")
 
+COMPILING = "cold_first_request"
+"""Kind of a finding that tells of a compilation while requests were served."""
+
 
 @dataclass(frozen=True)
 class Fact:
