@@ -166,7 +166,7 @@ def test_first_screen_says_that_a_demonstration_is_one(pages: dict[str, str]):
 
 def test_a_tie_is_no_difference_when_rounds_suffice(tmp_path: Path):
     twin = BASE | {"mtp1": TrueArm(1.5, (0.5,))}
-    verdict = write_run(tmp_path, twin, rounds=8, sd=0.0005, n_prompts=60, drift_per_round=0.0, seed=2)
+    verdict = write_run(tmp_path, twin, rounds=8, sd=0.004, n_prompts=60, drift_per_round=0.0, seed=2)
     assert headline(_page(verdict)).startswith("**No difference.** mtp1 is as fast")
 
 
