@@ -48,7 +48,11 @@ def embedded_image(engine):
 @pytest.fixture
 def containers(engine):
     """Lists the containers, of whatever state, of a device."""
-    return lambda device: engine.containers.list(all=True, filters={"label": f"breakeven.device={device}"})
+    return lambda device: engine.containers.list(
+        all=True,
+        filters={"label": f"breakeven.device={device}"},
+        ignore_removed=True,  # one may come or go between being listed and being looked at
+    )
 
 
 @pytest.fixture

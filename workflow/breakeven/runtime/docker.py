@@ -233,7 +233,10 @@ def running_names(docker_host: str | None = None) -> dict[str, str]:
     """Names of running containers by id; empty when no engine answers."""
     try:
         with contextlib.closing(connect(docker_host)) as client:
-            return {str(container.id): str(container.name) for container in client.containers.list()}
+            return {
+                str(container.id): str(container.name)
+                for container in client.containers.list(ignore_removed=True)
+            }
     except (BreakevenError, *_ENGINE_ERRORS):
         return {}
 
