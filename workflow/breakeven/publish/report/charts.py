@@ -69,10 +69,13 @@ def step_cost(frame: pd.DataFrame) -> dict[str, Any]:
     limit = base.transform_filter(alt.datum.series == data.LIMIT).transform_aggregate(
         marks="count()", groupby=["drafted", "value"]
     )
+    end = limit.transform_joinaggregate(longest="max(drafted)").transform_filter(
+        alt.datum.drafted == alt.datum.longest
+    )
     measured = base.transform_filter(alt.datum.series == data.MEASURED)
     layers = [
         limit.mark_line(strokeDash=[6, 4], color=GREY, size=1.5).encode(x, y),
-        _label(limit.transform_filter(alt.datum.drafted > 0), "N + 1", align="right", dx=-4).encode(x, y),
+        _label(end, "N + 1", align="right", dx=-4).encode(x, y),
         base.transform_filter(alt.datum.series == data.FIT).mark_line(size=1.5).encode(x, y, depth),
         measured.mark_rule(size=2, clip=True).encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), depth),
         measured.mark_point(**POINT).encode(
