@@ -25,6 +25,11 @@ WORKLOAD = {"pp": 16, "tg": 33, "depths": [0], "reps": 1, "warmup": 1}
 TRUTH = Truth(t0_s=0.0005, ttft_s=0.002, launch_noise_sd=LAUNCH_SD, prompt_tokens_details=True)
 
 
+def _reached(share: float, high: float) -> bool | None:
+    """Yes by what was seen, no where the interval excludes it; undecided in between, for more trials to tell."""
+    return True if share >= WANTED else None if high >= WANTED else False
+
+
 def run(trials: int = TRIALS) -> dict[str, Any]:
     """The section: a trial is six fresh launches, judged with the second arm as a twin and as a rival."""
     twin, rival = (
@@ -51,7 +56,7 @@ def run(trials: int = TRIALS) -> dict[str, Any]:
                 f'"no difference": {row["what"]}',
                 f"at least {WANTED:.0%}",
                 f"{row['same']} of {trials}, interval {row['low']:.0%} to {row['high']:.0%}",
-                row["high"] >= WANTED,
+                _reached(row["same"] / trials, row["high"]),
             )
             for row in rows
         ],
