@@ -47,7 +47,7 @@ def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
                 "reason": None,
                 "ready_s": up.ready_s,
                 "identity": identity(up.server),
-                "described": describe(parameters, identity(up.server)),
+                "described": describe(parameters, identity(up.server), full_hash=settings["full_hash"]),
                 "evidence": up.evidence,
                 "smoke": up.smoke,
                 "warmed": warm_up(
