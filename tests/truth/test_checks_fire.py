@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from breakeven import tables
+from breakeven.analysis import checks
 from breakeven.engine.base import Sampling
 from breakeven.engine.registry import ENGINES
 from breakeven.errors import LaunchError
-from breakeven.measure import checks
 from breakeven.measure.client import open_client, record
 from breakeven.measure.sweep import Rows
 from breakeven.measure.sweep import run as send

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from breakeven.analysis.checks import REGISTRY
 from breakeven.engine.base import Sampling
 from breakeven.engine.registry import ENGINES
-from breakeven.measure.checks import REGISTRY
 from breakeven.measure.client import open_client, record
 from truth_report.experiment import BASE, READ_TIMEOUT_S, Launch, check, document, launch, resolved
 from truth_report.figure import Figure, section

@@ -14,10 +14,10 @@ import yaml
 
 from breakeven import config, tables
 from breakeven.analysis import cells as reduce
+from breakeven.analysis import checks as checking
 from breakeven.analysis.verdict import verdict as judge
 from breakeven.engine.registry import ENGINES
 from breakeven.errors import LaunchError
-from breakeven.measure import checks as checking
 from breakeven.measure import sweep
 from breakeven.measure.client import open_client
 from breakeven.measure.workload import Request, Workload, plan, read_workload
@@ -178,7 +178,7 @@ def launch_table(launches: Sequence[Launch], spec: Mapping[str, Any]) -> pd.Data
                 "session": "one",
                 "n_spec": spec["arms"][one.arm]["n_spec"],
                 "gated": spec["arms"][one.arm]["gated"],
-                "status": reduce.USABLE,
+                "status": tables.OK,
                 "reason": None,
             }
             for one in launches
@@ -218,7 +218,7 @@ def judged(launches: Sequence[Launch], spec: Mapping[str, Any], look: int, *, ch
         cells,
         prompts,
         frame(rows, tables.CHECKS),
-        {arm: {"status": reduce.USABLE, "reason": None} for arm in spec["arms"]},
+        {arm: {"status": tables.OK, "reason": None} for arm in spec["arms"]},
         {arm: [] for arm in spec["arms"]},
         look,
     )

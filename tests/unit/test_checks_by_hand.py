@@ -9,7 +9,7 @@ import pytest
 from checks_by_hand import TOKENS, VOCABULARY, Tables, sound
 
 from breakeven import tables
-from breakeven.measure import checks
+from breakeven.analysis import checks
 
 Case = Callable[[Tables], None]
 

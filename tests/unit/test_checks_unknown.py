@@ -6,9 +6,9 @@ import pytest
 from checks_by_hand import Tables, sound
 
 from breakeven import tables
-from breakeven.measure import checks
-from breakeven.measure.checks.caches import dropped_block
-from breakeven.measure.checks.soundness import looping_part
+from breakeven.analysis import checks
+from breakeven.analysis.checks.caches import dropped_block
+from breakeven.analysis.checks.soundness import looping_part
 
 SCHEMAS = {
     "requests": tables.REQUESTS,

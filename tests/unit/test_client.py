@@ -5,7 +5,8 @@ import pytest
 from breakeven.engine.base import Request, Sampling
 from breakeven.engine.registry import ENGINES
 from breakeven.measure import counters
-from breakeven.measure.client import Recording, Sample, burst_starts, open_client, record, sample
+from breakeven.measure.bursts import burst_starts
+from breakeven.measure.client import Recording, Sample, open_client, record, sample
 
 from reference_server import Faults, Truth, reference_process, reference_server
 

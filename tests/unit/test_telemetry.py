@@ -19,11 +19,12 @@ from breakeven import tables
 from breakeven.errors import ConfigError
 from breakeven.measure.cooldown import cool_down, decide
 from breakeven.measure.host import cpu_model, host_facts
-from breakeven.measure.sensors import amdgpu, pci_address
+from breakeven.measure.sensors import amdgpu
 from breakeven.measure.sensors.cpu import HostLoad, OtherProcesses, ProcessTime, outside
 from breakeven.measure.sensors.find import accelerators
 from breakeven.measure.sensors.nvidia import NvidiaGpu
 from breakeven.measure.telemetry import Telemetry
+from breakeven.pci import pci_address
 
 PCI = "0000:8a:00.0"
 KEYS = {"experiment": "e", "arm": "base", "round": 1, "slot": 0}

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from breakeven.measure.warmup import late_compiles, requests_at
+from breakeven.analysis.warmup import late_compiles, requests_at
 
 GET = 'INFO: 127.0.0.1:1 - "GET /metrics HTTP/1.1" 200 OK'
 JIT = "JIT compilation"

@@ -323,8 +323,3 @@ def expect_key(spec: Mapping[str, Any], arm: str) -> str:
             "repeat_of": resolved["repeat_of"],
         }
     )
-
-
-def analysis_key(spec: Mapping[str, Any]) -> str:
-    """The whole resolved experiment, as it is written beside its results."""
-    return canonical(spec)

@@ -19,6 +19,8 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
+from breakeven.files import whole
+
 Array = npt.NDArray[np.float32]
 
 END_OF_TEXT = 256
@@ -181,18 +183,16 @@ def _write_metadata(writer: Any, r: Recipe) -> None:
 
 
 def write_model(path: Path, recipe: Recipe) -> None:
-    """Write the GGUF file under a temporary name and rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    writer = gguf.GGUFWriter(part, "qwen35")
-    _write_metadata(writer, recipe)
-    for name, tensor in tensors(recipe).items():
-        writer.add_tensor(name, tensor)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    part.replace(path)
+    """Write the GGUF file, whole or not at all."""
+    with whole(path) as part:
+        writer = gguf.GGUFWriter(part, "qwen35")
+        _write_metadata(writer, recipe)
+        for name, tensor in tensors(recipe).items():
+            writer.add_tensor(name, tensor)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
 
 
 if __name__ == "__main__":

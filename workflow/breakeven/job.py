@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from breakeven.errors import BreakevenError, LaunchError
+from breakeven.files import read_json, write_json
 from breakeven.runtime import Server
+from breakeven.runtime.log import last_lines
 from breakeven.runtime.signals import Interrupted, interruptible
 from breakeven.runtime.tether import die_with_parent
 
@@ -59,7 +61,7 @@ def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
     except LaunchError as error:
         record |= _failed(error, Path(log))
     record["ended_at"] = time.time()
-    _write_json(Path(out), record)
+    write_json(Path(out), record)
 
 
 def _compilations(up: "Launched") -> int:
@@ -80,15 +82,15 @@ def verify(wanted: str, bring_up: str, log: str, base_bring_up: str, base_log: s
 
     asked = json.loads(wanted)
     verdict = judge(
-        _read_json(Path(bring_up)),
+        read_json(Path(bring_up)),
         Path(log),
-        _read_json(Path(base_bring_up)),
+        read_json(Path(base_bring_up)),
         Path(base_log),
         asked,
         asked["variable"],
         asked["repeat_of"],
     )
-    _write_json(Path(out), verdict)
+    write_json(Path(out), verdict)
 
 
 def sweep(
@@ -109,7 +111,7 @@ def sweep(
     }
     rows = Rows()
     telemetry: list[dict[str, Any]] = []
-    verified = _read_json(Path(gate))
+    verified = read_json(Path(gate))
     if verified["passed"]:
         _say_launch(experiment, arm, f"round {round}")
         try:
@@ -128,7 +130,7 @@ def sweep(
         ("telemetry", telemetry, tables.TELEMETRY),
     ):
         tables.write(content, home / f"{name}.parquet", schema)
-    _write_json(home / "launch.json", record)
+    write_json(home / "launch.json", record)
 
 
 def _measured(
@@ -223,7 +225,7 @@ def _is_cold(after_s: float) -> bool:
 
 
 def _failed(error: LaunchError, log: Path) -> dict[str, Any]:
-    tail = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:] if log.exists() else []
+    tail = last_lines(log, LOG_TAIL_LINES)
     log.touch()
     logger.warning("the arm failed: %s", error)
     return {"status": "died", "reason": str(error), "log_tail": tail}
@@ -233,18 +235,6 @@ def _say_launch(experiment: str, arm: str, what: str) -> None:
     from breakeven.progress import outlook
 
     logger.info("%s/%s %s: launching (%s)", experiment, arm, what, outlook(experiment))
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_text())
-    return document
-
-
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(document, indent=1, sort_keys=True, default=str))
-    part.replace(path)
 
 
 RULES: Mapping[str, Callable[..., None]] = {rule.__name__: rule for rule in (bring_up, verify, sweep)}

@@ -21,11 +21,11 @@ from breakeven.measure.client import ask, open_client
 from breakeven.measure.cooldown import cool_down
 from breakeven.measure.ready import wait_until_ready
 from breakeven.runtime import LaunchSpec, Server, session
+from breakeven.runtime.docker_options import LISTEN_HOST
 from breakeven.runtime.idle import Limits
 
 EMBEDDED = "embedded"
 LOCALHOST = "127.0.0.1"
-IN_CONTAINER = "0.0.0.0"  # the runtime publishes the port on 127.0.0.1 only
 SERVER_KEYS = ("args", "env", "env_from")
 
 
@@ -87,7 +87,7 @@ def launch_spec(
         program=program(serve["program"], settings["binaries"]) if runtime == "process" else (),
         argv=ENGINES[serve["engine"]].argv(
             server.get("args", {}),
-            host=IN_CONTAINER if in_container else LOCALHOST,
+            host=LISTEN_HOST if in_container else LOCALHOST,
             port=settings["port"],
         ),
         env=server.get("env", {}),

@@ -4,7 +4,6 @@ The estimate comes from launches that are on record; without any, time and disk 
 Obstacles are everything that can be known now to refuse the run: context, port, image, program, model, devices.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from breakeven import config
 from breakeven.config import context_tokens
 from breakeven.errors import BreakevenError
+from breakeven.files import read_json
 from breakeven.launch import LOCALHOST, program
 from breakeven.measure.workload import Workload, check_context, plan, read_workload
 from breakeven.runtime import port
@@ -68,7 +68,7 @@ def estimate(spec: Mapping[str, Any], results: Path) -> Estimate:
 
 
 def _times(launch: Path) -> tuple[float, float]:
-    record = json.loads(launch.read_text())
+    record = read_json(launch)
     return record["started_at"], record["ended_at"]
 
 

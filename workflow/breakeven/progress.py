@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from breakeven.files import read_json
+
 LAUNCHES_VARIABLE = "BREAKEVEN_LAUNCHES"
 """For each experiment of a run its arms and rounds, as JSON; set by the workflow for the jobs it starts."""
 
@@ -33,9 +35,9 @@ def seconds_left(durations: Sequence[float], planned: int) -> float:
 def last_ended_at(results: Path = Path("results")) -> float | None:
     """When a server last ended on this machine's device, seconds since 1970; None before the first."""
     records = [*results.glob("*/*/bring_up.json"), *results.glob("*/*/*/launch.json")]
-    return max((json.loads(path.read_text())["ended_at"] for path in records), default=None)
+    return max((read_json(path)["ended_at"] for path in records), default=None)
 
 
 def _durations(launches: Sequence[Path]) -> list[float]:
-    records = [json.loads(path.read_text()) for path in launches]
+    records = [read_json(path) for path in launches]
     return [record["ended_at"] - record["started_at"] for record in records if record["status"] != "refused"]

@@ -3,7 +3,6 @@
 Nothing here starts a server or opens a socket; all of it can be run again on stored launches.
 """
 
-import json
 import sys
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
@@ -14,16 +13,18 @@ import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis import cells as reduce
+from breakeven.analysis import checks as checking
 from breakeven.analysis.bandwidth import against_time, model_bytes
 from breakeven.analysis.stored import numbers_from_json, numbers_to_json
 from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
 from breakeven.analysis.verdict import verdict as judge
+from breakeven.analysis.warmup import late_compiles
 from breakeven.config import context_tokens, on_host
 from breakeven.engine.facts import COMPILING
 from breakeven.engine.reader import read_facts
 from breakeven.errors import BreakevenError
-from breakeven.measure.warmup import late_compiles
+from breakeven.files import read_json, write_json, write_text
 from breakeven.verify.again import Logs, gates_of
 
 MEASURED = "measured"
@@ -34,10 +35,8 @@ RESET = "counters_only_rise"
 
 def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, checks: str, gates: str) -> None:
     """Every launch up to a look -> counts per cell and prompt, checks, and the gates of every stored log."""
-    from breakeven.measure import checks as checking
-
     folder, rounds = Path(home), int(look)
-    experiment = _read_json(folder / "experiment.json")
+    experiment = read_json(folder / "experiment.json")
     launches = _launches(folder, experiment, rounds)
     logs = _logs(folder, launches, experiment["engine"])
     requests, events, counters, telemetry = (
@@ -56,7 +55,7 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
         telemetry,
         launches.assign(late_compiles=_late_compiles(folder, launches, logs, requests)),
         experiment,
-        step_bytes=_step_bytes(_read_json(Path(traffic)), experiment),
+        step_bytes=_step_bytes(read_json(Path(traffic)), experiment),
     )
     tables.write(found, Path(checks), tables.CHECKS)
     reset = {(row["arm"], row["round"]) for row in found if row["check"] == RESET and row["passed"] is False}
@@ -65,7 +64,7 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
     per_request = reduce.per_request(_of(requests, reset), _of(counters, reset))
     tables.write(reduce.cells(per_request, sound, name), Path(cells), reduce.CELLS)
     tables.write(reduce.prompts(per_request, sound, name), Path(prompts), reduce.PROMPTS)
-    _write_json(Path(gates), gates_of(folder, experiment, launches, logs) | {"drafting_s": _drafting_s(logs)})
+    write_json(Path(gates), gates_of(folder, experiment, launches, logs) | {"drafting_s": _drafting_s(logs)})
 
 
 def _drafting_s(logs: Logs) -> dict[str, float]:
@@ -88,8 +87,8 @@ def _of(rows: pd.DataFrame, without: Collection[tuple[str, int]]) -> pd.DataFram
 
 def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, gates: str, out: str) -> None:
     """Step costs, a + b*N and what follows from them, cell by cell."""
-    spec = _read_json(Path(experiment))
-    for arm, seconds in _read_json(Path(gates))["drafting_s"].items():
+    spec = read_json(Path(experiment))
+    for arm, seconds in read_json(Path(gates))["drafting_s"].items():
         spec["arms"][arm]["drafting_s"] = seconds
     numbers = fit_cells(
         spec,
@@ -98,17 +97,17 @@ def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, gates
         tables.read(Path(checks), tables.CHECKS),
         int(look),
     )
-    _write_text(Path(out), numbers_to_json(numbers))
+    write_text(Path(out), numbers_to_json(numbers))
 
 
 def traffic(experiment: str, verified: str, out: str) -> None:
     """Bytes of a decode step, from the headers of the baseline's model where this machine can read it."""
-    spec = _read_json(Path(experiment))
-    facts = _read_json(Path(verified))["facts"]["facts"]
+    spec = read_json(Path(experiment))
+    facts = read_json(Path(verified))["facts"]["facts"]
     server = spec["arms"][spec["baseline"]]["server"]
     model = on_host(server.get("args", {}).get("model"), server.get("mounts", []))
     cache_type = facts.get("kv_type_k") or facts.get("kv_dtype") or facts.get("dtype")
-    _write_json(Path(out), model_bytes(model, spec["workload"]["depths"], cache_type))
+    write_json(Path(out), model_bytes(model, spec["workload"]["depths"], cache_type))
 
 
 def verdict(
@@ -123,7 +122,7 @@ def verdict(
     out: str,
 ) -> None:
     """One verdict per arm, depth and class; one per configuration."""
-    gated, spec = _read_json(Path(gates)), _read_json(Path(experiment))
+    gated, spec = read_json(Path(gates)), read_json(Path(experiment))
     result = judge(
         spec | {"recorded_tok_s": _recorded_tok_s(spec["name"])},
         tables.read(Path(cells), reduce.CELLS),
@@ -136,8 +135,8 @@ def verdict(
     )
     declared = spec.get("bandwidth_gb_s")
     known = Bandwidth(declared, spec["bandwidth_kind"] == "measured") if declared else None
-    held = against_time(_read_json(Path(traffic)), result.cells, spec["baseline"], known)
-    _write_json(Path(out), result.to_json() | {"bytes": held})
+    held = against_time(read_json(Path(traffic)), result.cells, spec["baseline"], known)
+    write_json(Path(out), result.to_json() | {"bytes": held})
 
 
 def _recorded_tok_s(experiment: str) -> float | None:
@@ -157,19 +156,19 @@ def findings(home: str, look: str, out: str) -> None:
     from breakeven.publish.ledger.from_verdict import document
 
     folder, number = Path(home), int(look)
-    experiment = _read_json(folder / "experiment.json")
+    experiment = read_json(folder / "experiment.json")
     launches = [
-        _read_json(folder / arm / str(one) / "launch.json")
+        read_json(folder / arm / str(one) / "launch.json")
         for arm in experiment["arms"]
         for one in range(1, number + 1)
     ]
     base = folder / experiment["baseline"]
-    facts = _read_json(base / "verify.json")["facts"]["facts"]
-    packages = (_read_json(base / "bring_up.json").get("described") or {}).get("packages") or {}
+    facts = read_json(base / "verify.json")["facts"]["facts"]
+    packages = (read_json(base / "bring_up.json").get("described") or {}).get("packages") or {}
     parquet = sorted(folder.glob("*/[0-9]*/requests.parquet"))
     parquet = [path for path in parquet if int(path.parent.name) <= number]
     result = document(
-        _read_json(folder / f"look{look}" / "verdict.json"),
+        read_json(folder / f"look{look}" / "verdict.json"),
         experiment,
         facts | {"packages": packages},
         next((launch["host"] for launch in launches if "host" in launch), {}),
@@ -177,7 +176,7 @@ def findings(home: str, look: str, out: str) -> None:
         max(launch["ended_at"] for launch in launches),
         [{"path": str(path), "sha256": sha256(path.read_bytes()).hexdigest()} for path in parquet],
     )
-    _write_json(Path(out), result)
+    write_json(Path(out), result)
 
 
 def _launches(folder: Path, experiment: Mapping[str, Any], rounds: int) -> pd.DataFrame:
@@ -185,7 +184,7 @@ def _launches(folder: Path, experiment: Mapping[str, Any], rounds: int) -> pd.Da
     rows = []
     for name, arm in experiment["arms"].items():
         for number in range(1, rounds + 1):
-            launch = _read_json(folder / name / str(number) / "launch.json")
+            launch = read_json(folder / name / str(number) / "launch.json")
             host = launch.get("host", {})
             rows.append(
                 {
@@ -198,7 +197,7 @@ def _launches(folder: Path, experiment: Mapping[str, Any], rounds: int) -> pd.Da
                     "n_spec": arm["n_spec"],
                     "n_ctx": context_tokens(arm),
                     "gated": arm["gated"],
-                    "status": reduce.USABLE if launch["status"] == MEASURED else launch["status"],
+                    "status": tables.OK if launch["status"] == MEASURED else launch["status"],
                     "reason": launch["reason"],
                 }
             )
@@ -217,7 +216,7 @@ def _tables(folder: Path, launches: pd.DataFrame, name: str, schema: Any) -> pd.
 
 def _logs(folder: Path, launches: pd.DataFrame, engine: str) -> Logs:
     """Facts of the log of every launch that ran."""
-    ran = launches[launches["status"] == reduce.USABLE]
+    ran = launches[launches["status"] == tables.OK]
     places = zip(ran["arm"], ran["round"], strict=True)
     return {
         (arm, number): read_facts(folder / arm / str(number) / "server.log", engine) for arm, number in places
@@ -248,21 +247,6 @@ def _step_bytes(counted: Mapping[str, Any], experiment: Mapping[str, Any]) -> di
         if target is not None and (draft is not None or not drafts) and not arm["gated"]:
             found[name] = target + drafts * (draft or 0.0)
     return found
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_text())
-    return document
-
-
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    _write_text(path, json.dumps(document, indent=1, sort_keys=True))
-
-
-def _write_text(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    part.replace(path)
 
 
 STAGES: Mapping[str, Callable[..., None]] = {

@@ -7,13 +7,13 @@ A value that is not known is null, never 0.
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from breakeven.errors import BreakevenError
+from breakeven.files import whole
 
 INT, FLOAT, TEXT, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 
@@ -27,6 +27,12 @@ def _field(
 def _key(name: str, kind: pa.DataType, what: str) -> pa.Field:
     return _field(name, kind, what, source="experiment", null=False)
 
+
+OK = "ok"
+"""Status of a request or launch that may be analysed."""
+
+ENGINES = "engines"
+"""Row of the counters table that is a number and not a count: engines whose series were summed."""
 
 LAUNCH_KEYS = [
     _key("experiment", TEXT, "name of the experiment file"),
@@ -207,7 +213,7 @@ CHECKS = pa.schema(
         _field("round", INT, "round, null when the check spans rounds"),
         _field("depth", INT, "depth, null when the check spans depths"),
         _field("prompt_class", TEXT, "prompt class, null when the check spans classes"),
-        _field("check", TEXT, "name of the check", source="measure/checks", null=False),
+        _field("check", TEXT, "name of the check", source="analysis/checks", null=False),
         _field("severity", TEXT, "block (the cell is invalid) or warn", null=False),
         _field("passed", BOOL, "null: could not be decided, the reason says why"),
         _field("value", FLOAT, "figure found"),
@@ -237,13 +243,8 @@ def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Pat
                 )
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise BreakevenError(f"{path}: rows do not fit the table's schema: {error}") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
-    try:
+    with whole(path) as part:
         pq.write_table(table, part, compression="zstd")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def read(path: Path, schema: pa.Schema | None = None) -> pd.DataFrame:

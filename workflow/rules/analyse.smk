@@ -33,7 +33,7 @@ rule acceptance:
         checks=f"{LOOK}/checks.parquet",
         gates=f"{LOOK}/gates.json",
     params:
-        code=code_hash("analysis", "measure/checks", "measure/warmup.py", "engine", "verify", "stages.py"),
+        code=code_hash("analysis", "engine", "verify", "stages.py"),
     shell:
         "python -m breakeven.stages acceptance results/{wildcards.experiment} {wildcards.look} {input.traffic} {output}"
 

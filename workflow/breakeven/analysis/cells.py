@@ -19,12 +19,10 @@ import pandas as pd
 import pyarrow as pa
 
 from breakeven.errors import BreakevenError
-from breakeven.tables import FLOAT, INT, LAUNCH_KEYS, TEXT
+from breakeven.tables import FLOAT, INT, LAUNCH_KEYS, OK, TEXT
 
 TG, PP = "tg", "pp"
-USABLE = "ok"
-"""Status of a request that may be analysed."""
-RAN = ("measured", USABLE)
+RAN = ("measured", OK)
 """Status of a launch that may be analysed."""
 
 CELL = ["arm", "round", "slot", "depth", "prompt_class"]
@@ -161,7 +159,7 @@ def per_request(requests: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     frame["new_tokens"] = number("planned_new_tokens")
     frame["cached_tokens"] = cached
     frame["computed_tokens"] = np.where(np.isnan(computed), number("prompt_tokens") - cached, computed)
-    ran = (kept["status"] == USABLE).to_numpy()
+    ran = (kept["status"] == OK).to_numpy()
     decodes = (frame["decode_tokens"] > 0) & (frame["decode_s"] > 0) & (completion > 1)
     frame["usable"] = ran & np.where(frame["kind"] == TG, decodes, frame["ttft_s"] > 0)
     return frame

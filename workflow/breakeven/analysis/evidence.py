@@ -22,8 +22,6 @@ TOO_MANY = 0.5
 FEW_PROMPTS, FEW_TOKENS = 12, 256
 """Fewer prompts a class, or tokens a request, describe the machine but not a workload (Method 4)."""
 
-Place = tuple[str, int | None, str | None]
-
 
 def failed(check: Mapping[str, Any]) -> bool:
     """Whether a gate or check makes what it speaks of invalid."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from breakeven.errors import BreakevenError
 
-SEVERITIES = ("error", "warn", "note")
-
 COMPILING = "cold_first_request"
 """Kind of a finding that tells of a compilation while requests were served."""
 

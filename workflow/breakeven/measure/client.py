@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
-import numpy as np
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from breakeven.engine.base import Engine, Request, StreamEvent
+from breakeven.measure.bursts import burst_starts
 
 DATA = b"data:"
 COMMENT = b":"
@@ -24,10 +24,6 @@ COMMENT = b":"
 SENDING = "http11.send_request_body.started"
 """httpcore's word for the moment in which a request leaves: what the client prepared before is no time to first
 token. The end of sending would be too late: the server may have begun by then."""
-
-BURST_GAP = 0.2
-"""Token events closer together than this share of the 95th percentile of their gaps arrived in one burst: gaps inside
-a burst are microseconds of sending, gaps between bursts are steps. Holds up to about 19 tokens a step."""
 
 
 @dataclass(frozen=True)
@@ -206,17 +202,6 @@ def _first_half(arrivals: Sequence[float], counts: Sequence[int]) -> float | Non
         if 2 * so_far >= decode:
             return arrived - arrivals[0]
     return None
-
-
-def burst_starts(arrivals: Sequence[float]) -> Sequence[int]:
-    """Index of the first event of every group that arrived together (see BURST_GAP): steps as a client sees them.
-
-    What arrives together with the first token was held back until then: its time is not in the decode window.
-    """
-    gaps = np.diff(arrivals)
-    if not len(gaps):
-        return [0]
-    return [0, *(1 + np.flatnonzero(gaps >= BURST_GAP * np.percentile(gaps, 95))).tolist()]
 
 
 def ids_sha256(ids: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from breakeven import tables
 from breakeven.engine.base import Engine, Metric
 from breakeven.errors import LaunchError
 from breakeven.measure.client import ask
@@ -21,7 +22,7 @@ SETTLE_S = 2.0
 Counters = Mapping[tuple[str, int | None], float]
 """(our name of the counter, position or None) -> value summed over engines."""
 
-ENGINES = ("engines", None)
+ENGINES = (tables.ENGINES, None)
 """Not a count but a number: engines (data-parallel ranks) whose series were summed, where any series was found."""
 ENGINE_LABEL = "engine"
 FAMILY_TYPES = {"_total": "counter", "_sum": "histogram"}

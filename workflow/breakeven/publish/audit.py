@@ -9,7 +9,6 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import uuid4
 
 import jinja2
 import typer
@@ -19,6 +18,7 @@ from breakeven.analysis.audit.conclude import conclusions
 from breakeven.analysis.audit.groups import Group, TableAudit, audit
 from breakeven.analysis.audit.table import parse, preamble
 from breakeven.errors import BreakevenError, ConfigError
+from breakeven.files import write_text
 from breakeven.publish.escape import Markdown, environment
 
 JSON_VERSION = 1
@@ -213,13 +213,7 @@ def main(arguments: Sequence[str]) -> int:
     except BreakevenError as error:
         print(error, file=sys.stderr)
         return 2
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{uuid4().hex[:8]}.part")
-    try:
-        part.write_text(page, encoding="utf-8")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_text(target, page)
     return 0
 
 

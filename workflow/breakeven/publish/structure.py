@@ -4,18 +4,18 @@
 launch has to be measured for it.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+from breakeven.files import read_json, write_text
 from breakeven.publish.escape import environment
 from breakeven.verify.structure import from_verified
 
 
 def page(folder: Path) -> str:
     """Markdown of the page for one experiment's results."""
-    experiment = json.loads((folder / "experiment.json").read_text())
+    experiment = read_json(folder / "experiment.json")
     arms = list(experiment["arms"])
     verified, brought_up = (_documents(folder, arms, name) for name in ("verify", "bring_up"))
     structure = from_verified(verified, brought_up, experiment["baseline"])
@@ -24,9 +24,9 @@ def page(folder: Path) -> str:
 
 
 def _documents(folder: Path, arms: list[str], name: str) -> dict[str, dict[str, Any]]:
-    return {arm: json.loads((folder / arm / f"{name}.json").read_text()) for arm in arms}
+    return {arm: read_json(folder / arm / f"{name}.json") for arm in arms}
 
 
 if __name__ == "__main__":
     source, target = map(Path, sys.argv[1:])
-    target.write_text(page(source))
+    write_text(target, page(source))

@@ -11,12 +11,12 @@ from typing import Any
 
 import psutil
 
+from breakeven.pci import pci_address
 from breakeven.runtime.idle import Reading, Tenant
 
 CPU_WINDOW_S = 0.5
 _NAMED = 3
 _ROOT = Path("/")
-_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _CONTAINER_ID = re.compile(r"\b[0-9a-f]{64}\b")
 _AMDGPU_FILES = "sys/bus/pci/devices/*/mem_info_vram_used"
 
@@ -29,7 +29,7 @@ def read(device: str, container_names: Names = dict, root: Path = _ROOT) -> tupl
     if device == "cpu":
         return (read_cpu(),)
     amd, nvidia = amd_addresses(root), _nvml()
-    wanted = _pci_address(device)
+    wanted = pci_address(device)
     found = [
         read_amd(address, container_names, root) for address in amd if wanted is None or address == wanted
     ]
@@ -44,11 +44,6 @@ def read(device: str, container_names: Names = dict, root: Path = _ROOT) -> tupl
         gap = f"no GPU {device} under /sys/bus/pci/devices{without}: whether it is in use is not checked"
         return (Reading(device, missing=(gap,)),)
     return tuple(found)
-
-
-def _pci_address(text: str) -> str | None:
-    match = _PCI.fullmatch(text.strip())
-    return f"{int(match[1] or '0', 16):04x}:{match[2].lower()}" if match else None
 
 
 def read_cpu(window_s: float = CPU_WINDOW_S) -> Reading:
@@ -192,7 +187,7 @@ def nvidia_addresses(nvml: Any) -> list[tuple[Any, str]]:
     found = []
     for handle in handles:
         bus_id = nvml.nvmlDeviceGetPciInfo(handle).busId
-        address = _pci_address(bus_id.decode() if isinstance(bus_id, bytes) else bus_id)
+        address = pci_address(bus_id.decode() if isinstance(bus_id, bytes) else bus_id)
         if address is not None:
             found.append((handle, address))
     return found

@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from breakeven.analysis.cells import USABLE
 from breakeven.config import expect_key
 from breakeven.engine.facts import Facts
+from breakeven.files import read_json
+from breakeven.tables import OK
 from breakeven.verify.differences import launch_drift
 from breakeven.verify.gates import evaluate
 
@@ -24,13 +25,13 @@ def gates_of(
 ) -> dict[str, Any]:
     """Status of each arm, and the gates of its verification and of every log that a measured launch left."""
     statuses, gates = {}, {}
-    verified = {name: _document(folder / name / "verify.json") for name in experiment["arms"]}
+    verified = {name: read_json(folder / name / "verify.json") for name in experiment["arms"]}
     for name, arm in experiment["arms"].items():
         own = launches[launches["arm"] == name]
-        ran = own[own["status"] == USABLE]
-        failed = own[own["status"] != USABLE]
+        ran = own[own["status"] == OK]
+        failed = own[own["status"] != OK]
         if len(ran):
-            statuses[name] = {"status": USABLE, "reason": None}
+            statuses[name] = {"status": OK, "reason": None}
         else:
             first = failed.iloc[0]
             statuses[name] = {"status": first["status"], "reason": first["reason"]}
@@ -73,7 +74,7 @@ def _gated_again(
     arm: str,
 ) -> Iterator[dict[str, Any]]:
     """Gates that a launch's own log fails, and facts in which it is not the launch that was verified."""
-    record = _document(launch / "launch.json")
+    record = read_json(launch / "launch.json")
     wanted = json.loads(expect_key(experiment, arm))
     for gate in evaluate(facts, wanted, known, record["evidence"]):
         if gate.passed is False:
@@ -87,8 +88,3 @@ def _gated_again(
                 "severity": "block",
                 "reason": drift.message,
             }
-
-
-def _document(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_text())
-    return document

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from breakeven.measure.sensors import pci_address
+from breakeven.pci import pci_address
 
 MEGABYTE = 1024 * 1024
 

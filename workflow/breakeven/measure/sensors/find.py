@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from breakeven.measure.sensors import Sensor, amdsmi, nvidia, pci_address
+from breakeven.measure.sensors import Sensor, amdsmi, nvidia
 from breakeven.measure.sensors.amdgpu import SYSFS, AmdGpu, read_text
 from breakeven.measure.sensors.cpu import HostClock, HostLoad, OtherProcesses
+from breakeven.pci import pci_address
 
 AMD, NVIDIA = "0x1002", "0x10de"
 ACCELERATOR_CLASSES = ("0x03", "0x12")  # PCI base classes: display controller, processing accelerator

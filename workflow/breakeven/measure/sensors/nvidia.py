@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from breakeven.measure.sensors import pci_address
+from breakeven.pci import pci_address
 
 MILLI = 1e-3
 THROTTLE_REASONS = {

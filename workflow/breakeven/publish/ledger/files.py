@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from breakeven.errors import BreakevenError, ConfigError
+from breakeven.files import write_text
 from breakeven.publish.ledger.build import build, check_notes
 from breakeven.publish.ledger.check import check
 from breakeven.publish.ledger.entry import Entry, ledger_jsonl
@@ -105,17 +105,6 @@ def read_findings(path: Path) -> dict[str, object]:
     if not isinstance(document, dict):
         raise BreakevenError(f"{path}: found no JSON object; run the verdict again")
     return document
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write under a temporary name and rename. A lone surrogate becomes its JSON escape, as UTF-8 has none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
-    try:
-        part.write_bytes(text.encode("utf-8", "backslashreplace"))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _raise(problems: Sequence[Problem]) -> None:

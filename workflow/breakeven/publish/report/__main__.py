@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from breakeven.errors import BreakevenError
-from breakeven.publish.ledger.files import write_text
+from breakeven.files import write_text
 from breakeven.publish.report import html
 from breakeven.publish.report.figures import figures, write
 from breakeven.publish.report.page import markdown

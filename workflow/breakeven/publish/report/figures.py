@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pandas as pd
 import vl_convert
 
+from breakeven.files import whole
 from breakeven.publish.escape import Markdown
 from breakeven.publish.report import charts, figure_data
 from breakeven.publish.report.numbers import fixed, level, percent, significant
@@ -61,14 +61,11 @@ def write(figure: Figure, folder: Path) -> None:
         "svg": figure.svg.encode(),
         "png": vl_convert.vegalite_to_png(dict(figure.spec), scale=PNG_SCALE),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     for suffix, content in contents.items():
-        part = folder / f".{figure.name}.{uuid4().hex[:8]}.part"
-        part.write_bytes(content)
-        part.replace(folder / f"{figure.name}.{suffix}")
-    part = folder / f".{figure.name}.{uuid4().hex[:8]}.part"
-    figure.data.to_parquet(part, index=False)
-    part.replace(folder / f"{figure.name}.parquet")
+        with whole(folder / f"{figure.name}.{suffix}") as part:
+            part.write_bytes(content)
+    with whole(folder / f"{figure.name}.parquet") as part:
+        figure.data.to_parquet(part, index=False)
 
 
 def _speedup_caption(run: Run, frame: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from breakeven.measure.checks.measured import Measured
+from breakeven.analysis.checks.measured import Measured
 from breakeven.tables import CHECKS
 
 Severity = Literal["block", "warn"]

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 
 from breakeven.analysis.cells import PP, TG
-from breakeven.measure.checks.check import Check, findings, undecided
-from breakeven.measure.checks.measured import ENGINES, LAUNCH, Measured, counted
-from breakeven.measure.checks.tokens import by_cell
+from breakeven.analysis.checks.check import Check, findings, undecided
+from breakeven.analysis.checks.measured import LAUNCH, Measured, counted
+from breakeven.analysis.checks.tokens import by_cell
+from breakeven.tables import ENGINES
 
 
 def alone_inside(measured: Measured) -> pd.DataFrame:

@@ -6,8 +6,8 @@ A flag that a build ignores leaves every observable as it was: such an arm is "n
 import numpy as np
 import pandas as pd
 
-from breakeven.measure.checks.check import Check, findings, merged, undecided
-from breakeven.measure.checks.measured import Measured
+from breakeven.analysis.checks.check import Check, findings, merged, undecided
+from breakeven.analysis.checks.measured import Measured
 
 ENOUGH_TRIALS = 30
 """Drafts that must have reached a position before its acceptance says anything."""

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from breakeven.analysis import lossless as outputs
+from breakeven.analysis.checks.check import FINDING, Check, findings, merged, undecided
+from breakeven.analysis.checks.measured import Measured
 from breakeven.analysis.evidence import FEW_PROMPTS, FEW_TOKENS
-from breakeven.measure.checks.check import FINDING, Check, findings, merged, undecided
-from breakeven.measure.checks.measured import Measured
 
 SAMPLE = 24
 """Outputs looked at per arm, depth and class."""

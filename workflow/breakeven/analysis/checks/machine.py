@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from breakeven.measure.checks.check import Check, findings, undecided
-from breakeven.measure.checks.measured import LAUNCH, Measured
+from breakeven.analysis.checks.check import Check, findings, undecided
+from breakeven.analysis.checks.measured import LAUNCH, Measured
 
 CLOCKS = ("gpu_clock_mhz", "memory_clock_mhz", "cpu_frequency_mhz")
 CLOCK_SHARE = 0.03

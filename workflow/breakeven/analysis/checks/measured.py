@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from breakeven.analysis.cells import POSITIONS, RAN, TG
-from breakeven.measure.counters import ENGINES as ENGINES_COUNTED
+from breakeven.tables import ENGINES
 
 CELL = ["arm", "round", "depth", "prompt_class"]
 LAUNCH = ["arm", "round"]
 COUNTED = "counted_"
 """Prefix of a request's columns that are differences of the server's counters around it."""
-ENGINES = ENGINES_COUNTED[0]
 
 
 @dataclass(frozen=True)

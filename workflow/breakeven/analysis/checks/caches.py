@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from breakeven.analysis.cells import PP, TG
+from breakeven.analysis.checks.check import Check, findings, undecided
+from breakeven.analysis.checks.measured import Measured
+from breakeven.analysis.checks.tokens import by_cell
 from breakeven.analysis.experiment import MARGIN
 from breakeven.analysis.prefix_cache import computed_tokens
 from breakeven.errors import BreakevenError
-from breakeven.measure.checks.check import Check, findings, undecided
-from breakeven.measure.checks.measured import Measured
-from breakeven.measure.checks.tokens import by_cell
 
 SHARED_TOKENS = 4
 """Two salts may begin alike: so many new tokens can come from a cache without harm."""

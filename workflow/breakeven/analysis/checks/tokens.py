@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from breakeven.analysis.cells import TG
-from breakeven.measure.checks.check import Check, findings, undecided
-from breakeven.measure.checks.measured import CELL, LAUNCH, Measured, counted
+from breakeven.analysis.checks.check import Check, findings, undecided
+from breakeven.analysis.checks.measured import CELL, LAUNCH, Measured, counted
 
 MOST_POSITIONS = 1000
 """More draft positions than any drafter has: numbers counter and position together."""

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from breakeven.analysis.checks.check import Check, findings, undecided
+from breakeven.analysis.checks.measured import CELL, Measured
+from breakeven.analysis.checks.tokens import by_cell
 from breakeven.analysis.experiment import MARGIN
-from breakeven.measure.checks.check import Check, findings, undecided
-from breakeven.measure.checks.measured import CELL, Measured
-from breakeven.measure.checks.tokens import by_cell
-from breakeven.measure.client import BURST_GAP
+from breakeven.measure.bursts import BURST_GAP
 
 CLIENT_SHARE = 0.01
 """Share by which the client's decode time of a typical request may differ from the server's own."""

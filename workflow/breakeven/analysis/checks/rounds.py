@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from breakeven.analysis.cells import PP, TG
+from breakeven.analysis.checks.check import Check, findings, undecided
+from breakeven.analysis.checks.measured import CELL, LAUNCH, Measured
+from breakeven.analysis.checks.steps import surely_below
 from breakeven.analysis.experiment import MARGIN
 from breakeven.analysis.noise import SLOT_ALPHA, drift, slot_effect
-from breakeven.measure.checks.check import Check, findings, undecided
-from breakeven.measure.checks.measured import CELL, LAUNCH, Measured
-from breakeven.measure.checks.steps import surely_below
 
 COLD_SHARE = 0.25
 """A first measured request that is slower than the later ones by more than this was not warm."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from breakeven.measure.checks import caches, lever, machine, rounds, soundness, steps, tokens, traffic
-from breakeven.measure.checks.check import Check, rows_of
-from breakeven.measure.checks.measured import measured
+from breakeven.analysis.checks import caches, lever, machine, rounds, soundness, steps, tokens, traffic
+from breakeven.analysis.checks.check import Check, rows_of
+from breakeven.analysis.checks.measured import measured
 
 REGISTRY: tuple[Check, ...] = (
     *tokens.CHECKS,
