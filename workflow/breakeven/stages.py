@@ -4,7 +4,7 @@ Nothing here starts a server or opens a socket; all of it can be run again on st
 """
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from breakeven import tables
 from breakeven.analysis import cells as reduce
 from breakeven.analysis import checks as checking
 from breakeven.analysis.bandwidth import against_time, model_bytes
+from breakeven.analysis.gather import gather
 from breakeven.analysis.stored import numbers_from_json, numbers_to_json
 from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
@@ -59,9 +60,9 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
     )
     tables.write(found, Path(checks), tables.CHECKS)
     reset = {(row["arm"], row["round"]) for row in found if row["check"] == RESET and row["passed"] is False}
-    whole = [key not in reset for key in zip(launches["arm"], launches["round"], strict=True)]
-    sound, name = launches[whole], experiment["name"]
-    per_request = reduce.per_request(_of(requests, reset), _of(counters, reset))
+    keys = zip(launches["arm"], launches["round"], strict=True)
+    sound, name = launches[[key not in reset for key in keys]], experiment["name"]
+    per_request = gather([folder / arm / str(n) for arm, n in zip(sound["arm"], sound["round"], strict=True)])
     tables.write(reduce.cells(per_request, sound, name), Path(cells), reduce.CELLS)
     tables.write(reduce.prompts(per_request, sound, name), Path(prompts), reduce.PROMPTS)
     write_json(Path(gates), gates_of(folder, experiment, launches, logs) | {"drafting_s": _drafting_s(logs)})
@@ -76,13 +77,6 @@ def _drafting_s(logs: Logs) -> dict[str, float]:
             if drafted and spent:
                 seconds.setdefault(arm, []).append(spent[1] / 1000 / drafted)
     return {arm: sum(found) / len(found) for arm, found in seconds.items()}
-
-
-def _of(rows: pd.DataFrame, without: Collection[tuple[str, int]]) -> pd.DataFrame:
-    """Rows of all launches but those, by arm and round."""
-    if not without:
-        return rows
-    return rows[[key not in without for key in zip(rows["arm"], rows["round"], strict=True)]]
 
 
 def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, gates: str, out: str) -> None:
