@@ -28,6 +28,7 @@ class Generation:
     continuous_usage: bool = False
     return_ids: bool = False
     logprobs: int = 0
+    name_ids: bool = False
 
 
 @dataclass(frozen=True)

@@ -159,15 +159,6 @@ def test_best_length_is_certain_with_little_noise_and_a_range_with_much():
     assert wide.low is not None and wide.high is not None and wide.low < wide.high
 
 
-def test_a_free_drafter_splits_b_into_drafting_and_verifying():
-    y = launches(np.random.default_rng(13), [1.17, 1.29, 1.41, 1.09], 5, 0.002)
-    found = steps.contrasts(y, [*ARMS, "ngram3"], estimator="E8")
-    fit = line.fit_costs(found, N, ALPHA)
-    split = line.decompose(fit, found, {"ngram3": 3}, ALPHA)
-    assert split.draft_pass.value == pytest.approx((1.41 - 1.09) / 3, abs=0.005)
-    assert split.verify.value == pytest.approx(0.03, abs=0.005)
-
-
 @pytest.mark.parametrize("rounds", [3, 4, 5, 8])
 def test_nominal_95_percent_intervals_of_a_cost_cover_93_to_97_percent(rounds):
     y = launches(np.random.default_rng(rounds), [1.2, 1.34, 1.47], rounds, 0.013, (3000,))

@@ -69,6 +69,25 @@ def test_o6b_b_below_one_is_a_cost_limited_loss_at_n_1_and_not_impossible_at_n_3
     assert found.judgements["mtp3", 0, "code"].cause == "acceptance-limited"
 
 
+def test_two_drafters_have_two_lines_and_the_one_with_more_lengths_is_fitted():
+    other = {"head1": TrueArm(2.5, Q[:1]), "head3": TrueArm(1.2, Q)}
+    found = simulate(arms(CHEAP, twin=False) | other)
+    for name, keys in found.experiment["arms"].items():
+        keys["drafter"] = "head" if name.startswith("head") else "mtp" if name.startswith("mtp") else None
+    seen = judged(found)
+    (cell,) = seen.cells
+    assert cell.fit.arms == ("mtp1", "mtp2", "mtp3")
+    assert cell.fit.a.low < 1.0549 < cell.fit.a.high
+    assert cell.line_of("head3") is None and cell.arms["head3"].ceiling.value == pytest.approx(
+        4 / 1.2, rel=0.02
+    )
+    dear = simulate(arms(DEAR, twin=False) | other)
+    for name, keys in dear.experiment["arms"].items():
+        keys["drafter"] = name[:3]
+    verdicts = {arm: one.verdict for (arm, *_), one in judged(dear).judgements.items()}
+    assert verdicts["mtp1"] == "impossible" and verdicts["head1"] == "loses" and verdicts["head3"] == "wins"
+
+
 def test_poor_drafts_lose_by_acceptance_with_the_length_that_reopens_it():
     found = judged(simulate(arms(CHEAP, (0.05, 0.05, 0.05))))
     one = found.judgements["mtp1", 0, "code"]

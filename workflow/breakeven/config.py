@@ -213,6 +213,8 @@ def _resolve_arm(name: str, arms: Mapping[str, Any], spec: Mapping[str, Any], pa
         "method": asked.method if asked else None,
         "p_min": asked.p_min if asked else 0.0,
         "free_drafts": asked.free_drafts if asked else False,
+        "draft_model": asked.draft_model if asked else None,
+        "drafter": f"{asked.method} {asked.draft_model or server['args'].get('model')}" if asked else None,
         "expect": spec.get("expect", {}) | patch.get("expect", {}),
     }
 
@@ -292,6 +294,21 @@ def serve_key(spec: Mapping[str, Any], arm: str) -> str:
             "workload": spec["workload"],
             "prompt_files": spec["prompt_files"],
             "seed": spec["seed"],
+        }
+    )
+
+
+def compare_key(spec: Mapping[str, Any]) -> str:
+    """What decides which outputs are compared: arms by their role, and how each class is sampled."""
+    arms = spec["arms"]
+    return canonical(
+        {
+            "experiment": spec["name"],
+            "baseline": spec["baseline"],
+            "arms": list(arms),
+            "twins": [name for name, arm in arms.items() if arm["repeat_of"]],
+            "forced": [name for name, arm in arms.items() if arm["cost_only"]],
+            "prompts": spec["workload"]["prompts"],
         }
     )
 

@@ -133,6 +133,31 @@ def sweep(
     write_json(home / "launch.json", record)
 
 
+def margins(experiment: str, arm: str, serve: str, differences: str, log: str, out: str) -> None:
+    """How sure the baseline was where outputs differ: one launch of it more, none where none differ."""
+    from breakeven import tables
+    from breakeven.launch import launched, machine
+    from breakeven.measure import margins as measure
+    from breakeven.measure.workload import plan, read_workload
+
+    places, parameters = tables.rows(Path(differences), tables.DIFFERENCES), json.loads(serve)
+    rows: list[dict[str, Any]] = []
+    Path(log).touch()
+    if places:
+        logger.info(
+            "%s: outputs differ at %d places; %s is asked how sure it was", experiment, len(places), arm
+        )
+        workload = read_workload(parameters["workload"], Path())
+        planned = partial(plan, workload, parameters["seed"])
+        try:
+            with launched(parameters, machine(), experiment=experiment, arm=arm, log=Path(log)) as up:
+                rows += measure.ask(up.http, up.engine, places, planned)
+        except LaunchError as error:
+            logger.warning("%s: margins stay unknown: %s", experiment, error)
+            rows = measure.unknown(places, str(error))
+    tables.write(rows, Path(out), tables.MARGINS)
+
+
 def _measured(
     record: Mapping[str, Any],
     serve: Mapping[str, Any],
@@ -237,7 +262,9 @@ def _say_launch(experiment: str, arm: str, what: str) -> None:
     logger.info("%s/%s %s: launching (%s)", experiment, arm, what, outlook(experiment))
 
 
-RULES: Mapping[str, Callable[..., None]] = {rule.__name__: rule for rule in (bring_up, verify, sweep)}
+RULES: Mapping[str, Callable[..., None]] = {
+    rule.__name__: rule for rule in (bring_up, verify, sweep, margins)
+}
 
 
 def main() -> None:

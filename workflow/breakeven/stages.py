@@ -3,8 +3,9 @@
 Nothing here starts a server or opens a socket; all of it can be run again on stored launches.
 """
 
+import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pandas as pd
 from breakeven import tables
 from breakeven.analysis import cells as reduce
 from breakeven.analysis import checks as checking
-from breakeven.analysis.bandwidth import against_time, model_bytes
+from breakeven.analysis import lossless
+from breakeven.analysis.bandwidth import against_time, draft_bytes, model_bytes
 from breakeven.analysis.gather import gather
 from breakeven.analysis.stored import numbers_from_json, numbers_to_json
 from breakeven.analysis.traffic import Bandwidth
@@ -34,7 +36,25 @@ RESET = "counters_only_rise"
 """Check that a launch fails whose counters fell: what they say of it cannot be added up."""
 
 
-def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, checks: str, gates: str) -> None:
+def differences(home: str, look: str, compared: str, out: str) -> None:
+    """Where outputs first differ from the baseline's on the same prompt: what margins are asked for.
+
+    `compared`: JSON with experiment, baseline, arms, twins, forced (arms by their role) and prompts (classes).
+    """
+    asked, folder = json.loads(compared), Path(home)
+    places = pd.DataFrame(
+        [(arm, number) for arm in asked["arms"] for number in range(1, int(look) + 1)],
+        columns=["arm", "round"],
+    )
+    requests = _tables(folder, places, "requests", tables.REQUESTS)
+    outputs = lossless.comparable(requests, asked["prompts"], asked["forced"])
+    found = lossless.to_ask(lossless.paired(outputs, asked["baseline"], asked["twins"]))
+    tables.write(found.assign(experiment=asked["experiment"]), Path(out), tables.DIFFERENCES)
+
+
+def acceptance(
+    home: str, look: str, traffic: str, margins: str, cells: str, prompts: str, checks: str, gates: str
+) -> None:
     """Every launch up to a look -> counts per cell and prompt, checks, and the gates of every stored log."""
     folder, rounds = Path(home), int(look)
     experiment = read_json(folder / "experiment.json")
@@ -57,6 +77,7 @@ def acceptance(home: str, look: str, traffic: str, cells: str, prompts: str, che
         launches.assign(late_compiles=_late_compiles(folder, launches, logs, requests)),
         experiment,
         step_bytes=_step_bytes(read_json(Path(traffic)), experiment),
+        margins=tables.read(Path(margins), tables.MARGINS),
     )
     tables.write(found, Path(checks), tables.CHECKS)
     reset = {(row["arm"], row["round"]) for row in found if row["check"] == RESET and row["passed"] is False}
@@ -79,11 +100,22 @@ def _drafting_s(logs: Logs) -> dict[str, float]:
     return {arm: sum(found) / len(found) for arm, found in seconds.items()}
 
 
-def fit(look: str, experiment: str, cells: str, prompts: str, checks: str, gates: str, out: str) -> None:
+def fit(
+    look: str,
+    experiment: str,
+    cells: str,
+    prompts: str,
+    checks: str,
+    gates: str,
+    traffic: str,
+    out: str,
+) -> None:
     """Step costs, a + b*N and what follows from them, cell by cell."""
     spec = read_json(Path(experiment))
     for arm, seconds in read_json(Path(gates))["drafting_s"].items():
         spec["arms"][arm]["drafting_s"] = seconds
+    for arm, n_bytes in read_json(Path(traffic))["drafts"].items():
+        spec["arms"][arm]["draft_bytes"] = n_bytes
     numbers = fit_cells(
         spec,
         tables.read(Path(cells), reduce.CELLS),
@@ -101,7 +133,17 @@ def traffic(experiment: str, verified: str, out: str) -> None:
     server = spec["arms"][spec["baseline"]]["server"]
     model = on_host(server.get("args", {}).get("model"), server.get("mounts", []))
     cache_type = facts.get("kv_type_k") or facts.get("kv_dtype") or facts.get("dtype")
-    write_json(Path(out), model_bytes(model, spec["workload"]["depths"], cache_type))
+    counted = model_bytes(model, spec["workload"]["depths"], cache_type)
+    write_json(Path(out), counted | {"drafts": dict(_draft_bytes(spec))})
+
+
+def _draft_bytes(spec: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """Bytes that one draft pass of each arm reads that drafts with a model."""
+    for name, arm in spec["arms"].items():
+        if arm["n_spec"] and not arm["free_drafts"]:
+            server, separate = arm["server"], arm["draft_model"]
+            path = on_host(separate or server.get("args", {}).get("model"), server.get("mounts", []))
+            yield name, draft_bytes(path, separate=separate is not None)
 
 
 def verdict(
@@ -244,7 +286,7 @@ def _step_bytes(counted: Mapping[str, Any], experiment: Mapping[str, Any]) -> di
 
 
 STAGES: Mapping[str, Callable[..., None]] = {
-    stage.__name__: stage for stage in (acceptance, fit, traffic, verdict, findings)
+    stage.__name__: stage for stage in (differences, acceptance, fit, traffic, verdict, findings)
 }
 
 

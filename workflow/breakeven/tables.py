@@ -206,6 +206,38 @@ TELEMETRY = pa.schema(
         _field("source", TEXT, "sysfs, amdsmi, nvml or psutil", source="system", null=False),
     ]
 )
+PLACE_KEYS = [
+    _key("experiment", TEXT, "name of the experiment file"),
+    _key("arm", TEXT, "arm whose output differs from the baseline's; the baseline: from its own first one"),
+    _key("round", INT, "round of the baseline's request"),
+    _key("depth", INT, "depth of the prompt"),
+    _key("prompt_class", TEXT, "prompt class"),
+    _key("prompt_sha256", TEXT, "hash of the prompt's token ids"),
+    _key("token", INT, "place of the first difference, completion tokens from 0"),
+    _field("baseline_id", INT, "token of the baseline there; null: its output ended", source="requests"),
+    _field("arm_id", INT, "token of the arm there; null: its output ended", source="requests"),
+]
+DIFFERENCES = pa.schema(
+    [
+        *PLACE_KEYS,
+        _field("seq", INT, "the baseline's request inside its launch", source="requests", null=False),
+        _field("baseline_ids", pa.list_(INT), "token ids of the baseline's output", source="requests"),
+    ]
+)
+MARGINS = pa.schema(
+    [
+        *PLACE_KEYS,
+        _field(
+            "margin",
+            FLOAT,
+            "log probability of the baseline's best token there less that of the arm's; where that is not among those "
+            "that the server names, less that of the last named: at least so much",
+            unit="nats",
+            source="server logprobs",
+        ),
+        _field("reason", TEXT, "why the margin is not known"),
+    ]
+)
 CHECKS = pa.schema(
     [
         _key("experiment", TEXT, "name of the experiment file"),
@@ -247,18 +279,26 @@ def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Pat
         pq.write_table(table, part, compression="zstd")
 
 
+def rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    """The rows of a small table, None for what is missing. Raises as `read`."""
+    found: list[dict[str, Any]] = _table(path, schema).to_pylist()
+    return found
+
+
 def read(path: Path, schema: pa.Schema | None = None) -> pd.DataFrame:
     """Read a table back, nullable dtypes kept (Int64, not float with NaN).
 
     Raises BreakevenError naming the file when it is missing, torn or of another schema.
     """
+    frame: pd.DataFrame = _table(path, schema).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame
+
+
+def _table(path: Path, schema: pa.Schema | None) -> pa.Table:
     try:
         table = pq.read_table(path)
-        if schema is not None:
-            table = table.select(schema.names).cast(schema)
+        return table if schema is None else table.select(schema.names).cast(schema)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise BreakevenError(
             f"{path}: not a table of this version ({error}); measure that arm again"
         ) from error
-    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    return frame

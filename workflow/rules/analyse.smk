@@ -2,8 +2,8 @@
 
 in   launches, logs and gates of all arms, rounds 1..look
 out  results/<experiment>/{experiment,bytes}.json
-     results/<experiment>/look<look>/{cells,prompts,checks}.parquet, gates.json, fit.json, verdict.json,
-     findings.json
+     results/<experiment>/look<look>/{differences,cells,prompts,checks}.parquet, gates.json, fit.json,
+     verdict.json, findings.json
 """
 
 LOOK = "results/{experiment}/look{look}"
@@ -18,6 +18,19 @@ rule resolve:
         "printf '%s\\n' {params.spec:q} > {output}"
 
 
+rule differences:
+    input:
+        per_launch("results/{experiment}/{arm}/{round}/requests.parquet"),
+    output:
+        f"{LOOK}/differences.parquet",
+    params:
+        # No hash of the code, and roles in place of the whole experiment: what is made anew here starts a server.
+        compared=compared,
+    shell:
+        "python -m breakeven.stages differences results/{wildcards.experiment} {wildcards.look}"
+        " {params.compared:q} {output}"
+
+
 rule acceptance:
     input:
         experiment="results/{experiment}/experiment.json",
@@ -27,6 +40,7 @@ rule acceptance:
         logs=per_launch("results/{experiment}/{arm}/{round}/server.log"),
         gates=per_arm("results/{experiment}/{arm}/verify.json"),
         traffic="results/{experiment}/bytes.json",
+        margins=f"{LOOK}/margins.parquet",
     output:
         cells=f"{LOOK}/cells.parquet",
         prompts=f"{LOOK}/prompts.parquet",
@@ -35,7 +49,8 @@ rule acceptance:
     params:
         code=code_hash("analysis", "engine", "verify", "stages.py"),
     shell:
-        "python -m breakeven.stages acceptance results/{wildcards.experiment} {wildcards.look} {input.traffic} {output}"
+        "python -m breakeven.stages acceptance results/{wildcards.experiment} {wildcards.look}"
+        " {input.traffic} {input.margins} {output}"
 
 
 rule fit:
@@ -45,6 +60,7 @@ rule fit:
         prompts=f"{LOOK}/prompts.parquet",
         checks=f"{LOOK}/checks.parquet",
         gates=f"{LOOK}/gates.json",
+        traffic="results/{experiment}/bytes.json",
     output:
         f"{LOOK}/fit.json",
     params:

@@ -78,6 +78,16 @@ def wanted(wildcards):
     return settings.expect_key(experiment(wildcards.experiment), wildcards.arm)
 
 
+def serve_of_baseline(wildcards):
+    spec = experiment(wildcards.experiment)
+    return settings.serve_key(spec, spec["baseline"])
+
+
+def compared(wildcards):
+    """What decides which outputs are compared, and with which."""
+    return settings.compare_key(experiment(wildcards.experiment))
+
+
 def of_reference(pattern):
     """The arm that this one is compared with: the one it repeats, else the baseline."""
 

@@ -3,8 +3,9 @@
 
 def model(wildcards):
     """The generated model, where the experiment uses it; a rebuilt file is the same file, so its age never counts."""
-    arms = experiment(wildcards.experiment)["arms"]
-    path = Path(arms[wildcards.arm]["server"]["args"].get("model", ""))
+    spec = experiment(wildcards.experiment)
+    arm = wildcards.get("arm", spec["baseline"])
+    path = Path(spec["arms"][arm]["server"]["args"].get("model", ""))
     generated = settings.DEMO_MODELS / path.name
     return ancient(str(generated)) if path.name == settings.Recipe().file_name else []
 

@@ -4,6 +4,7 @@ that a job is Snakemake's own child: stopped with it, and ended by the kernel if
 in   config/experiments/<experiment>.yaml, generated models
 out  results/<experiment>/<arm>/{bring_up.log,bring_up.json,verify.json}
      results/<experiment>/<arm>/<round>/{server.log,launch.json,requests,events,counters,telemetry.parquet}
+     results/<experiment>/look<look>/{margins.log,margins.parquet}
 """
 
 
@@ -79,3 +80,24 @@ rule sweep:
     shell:
         "exec python -m breakeven.job sweep {wildcards.experiment} {wildcards.arm} {wildcards.round} {resources.slot}"
         " {params.serve:q} {input.gate} {log} results/{wildcards.experiment}/{wildcards.arm}/{wildcards.round}"
+
+
+rule margins:
+    input:
+        model,
+        differences="results/{experiment}/look{look}/differences.parquet",
+    output:
+        "results/{experiment}/look{look}/margins.parquet",
+    log:
+        "results/{experiment}/look{look}/margins.log",
+    threads: lambda wildcards: workflow.cores or 1
+    resources:
+        gpu=1,
+    params:
+        baseline=lambda wildcards: experiment(wildcards.experiment)["baseline"],
+        serve=serve_of_baseline,
+    message:
+        "margins {wildcards.experiment}: where outputs differ, how sure was the baseline?"
+    shell:
+        "exec python -m breakeven.job margins {wildcards.experiment} {params.baseline} {params.serve:q}"
+        " {input.differences} {log} {output}"

@@ -89,6 +89,7 @@ def generation(engine: Engine, path: str, body: Mapping[str, Any]) -> Generation
         continuous_usage=usage and bool(options.get("continuous_usage_stats")),
         return_ids=bool(body.get("return_token_ids")) and not engine.faults.no_token_ids,
         logprobs=(body.get("top_logprobs") or 0) if chat else (body.get("logprobs") or 0),
+        name_ids=bool(body.get("return_tokens_as_token_ids")),
     )
 
 
@@ -174,8 +175,10 @@ class _Writer:
         return {name: vocabulary.decode(ids) for name, ids in parts.items() if ids}
 
     def _logprobs(self, start: int, stop: int) -> dict[str, Any]:
-        best = [vocabulary.decode([token]) for token in self._plan.ids[start:stop]]
-        second = [vocabulary.decode([token]) for token in self._plan.runners_up[start:stop]]
+        best, second = (
+            [f"token_id:{token}" if self._request.name_ids else vocabulary.decode([token]) for token in ids]
+            for ids in (self._plan.ids[start:stop], self._plan.runners_up[start:stop])
+        )
         margins = [self._truth.logprob_margin(place) for place in range(start, stop)]
         tops = [{b: -0.5, s: -0.5 - m} for b, s, m in zip(best, second, margins, strict=True)]
         places = len(best)

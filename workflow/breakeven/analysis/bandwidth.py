@@ -56,6 +56,16 @@ def model_bytes(path: Path, depths: Sequence[int], cache_type: str | None) -> di
     return document
 
 
+def draft_bytes(path: Path, *, separate: bool) -> float | None:
+    """Bytes of one draft pass: of a draft model's step, or of the draft block inside a target; None: unknown."""
+    try:
+        checkpoint = read_checkpoint(path)
+        counted = step_bytes(checkpoint.tensors, architecture(checkpoint))
+    except BreakevenError:
+        return None
+    return counted.target if separate else counted.draft
+
+
 def against_time(
     counted: Mapping[str, Any], cells: Sequence[CellNumbers], baseline: str, bandwidth: Bandwidth | None
 ) -> dict[str, Any]:

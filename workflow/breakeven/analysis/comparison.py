@@ -1,7 +1,7 @@
 """One cell (depth x prompt class): every arm against the baseline in numbers, without a verdict."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,9 +17,10 @@ from breakeven.analysis.cost import (
     profile_breakeven,
     rate_breakeven,
 )
+from breakeven.analysis.decomposition import Decomposition, decompose
 from breakeven.analysis.estimate import Estimate, absent, exponential, mean_t, point
 from breakeven.analysis.experiment import Arm, Plan
-from breakeven.analysis.line import BestLength, CostFit, Decomposition, best_length, decompose, fit_costs
+from breakeven.analysis.line import BestLength, CostFit, best_length, fit_costs
 from breakeven.analysis.looks import ONE_LAUNCH
 from breakeven.analysis.matched import NOT_INTERLEAVED, Matrix, Ratio, compare, matrix
 from breakeven.analysis.noise import SlotEffect, noise_floor, rounds_needed, unpaired
@@ -89,6 +90,10 @@ class CellNumbers:
     best_n: BestLength
     arms: Mapping[str, ArmNumbers] = field(default_factory=dict)
 
+    def line_of(self, arm: str) -> CostFit | None:
+        """The line, for an arm that it was fitted on: arms with another drafter have a step cost but no part in it."""
+        return self.fit if self.fit and arm in self.fit.arms else None
+
 
 def compare_cell(rows: pd.DataFrame, prompts: pd.DataFrame, plan: Plan) -> CellNumbers:
     """All numbers of one cell. `rows`: CELLS rows of one depth and class with `shared`; `prompts`: PROMPTS rows."""
@@ -99,7 +104,8 @@ def compare_cell(rows: pd.DataFrame, prompts: pd.DataFrame, plan: Plan) -> CellN
     tokens, ratios, method = compare(token_table, [arm.arm for arm in plan.candidates], alpha)
     line = {arm.arm: arm for arm in plan.arms if arm.arm in present and _on_line(arm, counted[arm.arm])}
     steps, step_reason = _steps(matrix(rows, "log_step_s", present))
-    fitted = {name: arm.n_spec for name, arm in line.items() if steps and name in steps.arms and arm.n_spec}
+    costed = [arm for arm in line.values() if steps and arm.arm in steps.arms]
+    fitted = {arm.arm: arm.n_spec for arm in _of_one_drafter(costed) if arm.n_spec}
     drafted = {name: mean for name in fitted if (mean := mean_drafted(counted[name].counts)) is not None}
     fit = fit_costs(steps, fitted, alpha, plan.experts, drafted) if steps and fitted else None
     arms = {
@@ -112,10 +118,7 @@ def compare_cell(rows: pd.DataFrame, prompts: pd.DataFrame, plan: Plan) -> CellN
     effects = [ratios[arm.arm].minimum_detectable_effect for arm in plan.candidates if arm.arm in ratios]
     twin = next((ratios[name].p for name in plan.twins if name in ratios), None)
     noise = tokens.noise if tokens else None
-    free = {arm.arm: arm.n_spec for arm in plan.arms if arm.free_drafts and arm.n_spec and not arm.gated}
-    timers = {arm.arm: arm.drafting_s for arm in plan.arms if arm.drafting_s is not None}
     t0 = arms[plan.baseline].tok_s.value if plan.baseline in arms else None
-    no_split = Decomposition(absent("no fit"), absent("no fit"), "no fit")
     return CellNumbers(
         depth=int(rows["depth"].iloc[0]),
         prompt_class=str(rows["prompt_class"].iloc[0]),
@@ -138,10 +141,12 @@ def compare_cell(rows: pd.DataFrame, prompts: pd.DataFrame, plan: Plan) -> CellN
         fit=fit,
         fit_reason=None if fit else step_reason or "no arm drafts the same number of tokens in every step",
         impossible=_impossible(fit, arms),
-        decomposition=decompose(fit, steps, free, alpha, timers, 1 / t0 if t0 else None)
-        if fit and steps
-        else no_split,
-        best_n=best_length(_longest_survival(arms), fit, alpha)
+        decomposition=decompose(
+            fit, steps, plan.arms, counted, alpha, steady=costed, t0_s=1 / t0 if t0 else None
+        )
+        if steps
+        else Decomposition(reason=step_reason),
+        best_n=best_length(_longest_survival([arms[name] for name in fit.arms]), fit, alpha)
         if fit
         else BestLength(None, None, None, (), "no fit"),
         arms=arms,
@@ -158,6 +163,14 @@ def _on_line(arm: Arm, found: Acceptance) -> bool:
     undrafted = (counts.undrafted or 0) - counts.requests  # a request may end with one token left
     few = undrafted <= UNDRAFTED_SHARE * (counts.steps or 0)
     return arm.on_the_line and found.reason != VARYING and few
+
+
+def _of_one_drafter(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms of the drafter with the most draft lengths: two drafters have two lines."""
+    groups: dict[str | None, list[Arm]] = {}
+    for arm in arms:
+        groups.setdefault(arm.drafter, []).append(arm)
+    return max(groups.values(), key=lambda group: len({arm.n_spec for arm in group}), default=[])
 
 
 def _dropped(rows: pd.DataFrame, table: Matrix) -> tuple[str, ...]:
@@ -188,8 +201,8 @@ def _impossible(fit: CostFit | None, arms: Mapping[str, ArmNumbers]) -> bool:
     return surely and impossible_everywhere(fit.a.value, fit.b.value)
 
 
-def _longest_survival(arms: Mapping[str, ArmNumbers]) -> tuple[float, ...] | None:
-    curves = [arm.acceptance.survival for arm in arms.values() if arm.on_the_line and arm.acceptance.survival]
+def _longest_survival(arms: Sequence[ArmNumbers]) -> tuple[float, ...] | None:
+    curves = [arm.acceptance.survival for arm in arms if arm.acceptance.survival]
     return max(curves, key=len, default=None)
 
 
@@ -236,7 +249,7 @@ def _arm(
         headroom=point(ceiling.value / reached, "ceiling over the speed-up reached")
         if ceiling.value and reached
         else absent(ceiling.reason or "no speed-up"),
-        needed=_needed(arm, cost, counted, fit, on_line, reached),
+        needed=_needed(arm, cost, counted, fit if fit and arm.arm in fit.arms else None, on_line, reached),
         on_the_line=on_line,
         steps_reason=None if reasons.empty else str(reasons.iloc[0]),
     )

@@ -136,8 +136,9 @@ def reopen(arm: ArmNumbers, cell: CellNumbers, plan: Plan, seen: Seen) -> Reopen
             words += f", that is more than {arm.breakeven.rate:.1%} of the drafts accepted"
             conditions.append(Condition("acceptance_rate", above=arm.breakeven.rate, at_n=n))
         return Reopen(words, tuple(conditions))
-    if arm.on_the_line and cell.fit and cell.fit.linear and cell.fit.a.value is not None:
-        needed = b_threshold(n, cell.fit.a.value)
+    line = cell.line_of(arm.arm)
+    if line and line.linear and line.a.value is not None:
+        needed = b_threshold(n, line.a.value)
         if needed > 0:
             return Reopen(f"b below {needed:.3f} at N = {n}", (Condition("b", below=needed, at_n=n),))
         words = f"a below {n + 1}: at N = {n} even free drafts fail"

@@ -15,13 +15,19 @@ Role = Literal["baseline", "repeat", "candidate", "cost_only"]
 
 @dataclass(frozen=True)
 class Arm:
-    """One arm: `n_spec` draft tokens a step (most, when gated); `repeat` is the baseline under a second name."""
+    """One arm: `n_spec` draft tokens a step (most, when gated); `repeat` is the baseline under a second name.
+
+    `drafter`: what drafts, equal where arms share it. `draft_bytes`: bytes that one draft pass reads. `drafting_s`:
+    seconds per draft token by the engine's own timer.
+    """
 
     arm: str
     n_spec: int | None
     role: Role
     gated: bool = False
     free_drafts: bool = False
+    drafter: str | None = None
+    draft_bytes: float | None = None
     drafting_s: float | None = None
 
     @property
@@ -81,7 +87,7 @@ class Plan:
 def read_experiment(experiment: Mapping[str, Any], rounds: int | None = None) -> Plan:
     """Read an experiment: name, question, baseline, arms {arm: {n_spec, repeat_of, cost_only, gated}}, margin, rounds,
     mixes [{prompt, output}], classes_required; optional moe {experts, active}, b_from_bytes, recorded_tok_s (the
-    baseline on record), and by arm free_drafts (n-gram) and drafting_s (seconds per draft by the engine's timer).
+    baseline on record), and by arm free_drafts (n-gram), drafter, draft_bytes and drafting_s as in `Arm`.
 
     `rounds`: those of this look. Raises ConfigError naming the key.
     """
@@ -137,5 +143,7 @@ def _arm(name: str, keys: Mapping[str, Any], baseline: str, where: str) -> Arm:
         role=role,
         gated=bool(keys.get("gated")),
         free_drafts=bool(keys.get("free_drafts")),
+        drafter=keys.get("drafter"),
+        draft_bytes=keys.get("draft_bytes"),
         drafting_s=keys.get("drafting_s"),
     )

@@ -1,4 +1,4 @@
-"""The line C(N) = a + b*N through step costs, whether it holds, the draft length it favours, and the parts of b."""
+"""The line C(N) = a + b*N through step costs, whether it holds, and the draft length it favours."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -229,52 +229,3 @@ def best_length(survival: Sequence[float] | None, fit: CostFit, alpha: float) ->
     chosen = np.append(np.argmax(tokens / costs, axis=1), best.n)
     words = "range over the joint interval of (a, b); the acceptance is taken as measured"
     return BestLength(best.n, int(chosen.min()), int(chosen.max()), best.speedups, words)
-
-
-@dataclass(frozen=True)
-class Decomposition:
-    """Parts of b in baseline steps: a draft pass, verifying one more token; absent where not separated."""
-
-    draft_pass: Estimate
-    verify: Estimate
-    reason: str
-
-
-def decompose(
-    fit: CostFit,
-    found: Contrasts,
-    free_drafts: Mapping[str, int],
-    alpha: float,
-    drafting_s: Mapping[str, float] | None = None,
-    t0_s: float | None = None,
-) -> Decomposition:
-    """Split b with an arm whose drafts cost nothing (`free_drafts`: arm -> N in every step) or a timer.
-
-    d = (C(N) - C_free(N))/N at the same N. `drafting_s`: arm -> seconds per draft pass by the engine's own
-    timer, an independent reading of d.
-    """
-    n_of = dict(zip(fit.n, fit.arms, strict=True))
-    pairs = [(n_of[n], free, n) for free, n in free_drafts.items() if n in n_of and free in found.arms]
-    if pairs:
-        arm, free, n = pairs[0]
-        i, j = found.arms.index(arm), found.arms.index(free)
-        t = t_half(alpha, found.df)
-        gradient = np.zeros(len(found.arms))
-        gradient[i], gradient[j] = math.exp(found.log[i]) / n, -math.exp(found.log[j]) / n
-        d = symmetric(float(gradient[i] + gradient[j]), t * math.sqrt(gradient @ found.cov @ gradient))
-        growth = (math.exp(found.log[j]) - 1) / n
-        verify = symmetric(growth, t * math.exp(found.log[j]) / n * found.se(free))
-        return Decomposition(d, verify, f"{arm} against {free}, whose drafts cost nothing, at N = {n}")
-    timed = [seconds for arm, seconds in (drafting_s or {}).items() if arm in fit.arms]
-    if timed and t0_s:
-        d = Estimate(sum(timed) / len(timed) / t0_s, reason="the engine's own timer; no interval")
-        rest = (
-            absent("b is not known")
-            if fit.b.value is None or d.value is None
-            else Estimate(fit.b.value - d.value, reason="b less the engine's own drafting time")
-        )
-        return Decomposition(
-            d, rest, "drafting time by the engine's own timer over the baseline's time per token"
-        )
-    why = "no arm drafts for free at the same N and the engine reports no drafting time"
-    return Decomposition(absent(why), absent(why), why)

@@ -25,7 +25,7 @@
                         "anchor_flags": [{"arm", "reason"}],
                         "alternative": {"name", "parameters", "residual_sd"} | null} | null,
                 "fit_reason": str | null, "impossible": bool,
-                "decomposition": {"draft_pass": estimate, "verify": estimate, "reason"},
+                "decomposition": {"parts": [{"part", "cost": estimate, "how"}], "reason": str | null},
                 "best_n": {"n", "low", "high": int | null, "speedups": [float], "reason"},
                 "arms": [{"arm", "n_spec", "rounds": int, "interleaved": bool, "tok_s": estimate, "step_ms": estimate,
                           "ratio": estimate, "p": float | null, "unpaired_ratio": estimate,      # ratio 1: no change
@@ -309,7 +309,7 @@ def _seen(
         ratio=ratio.value,
         equivalent=ratio.equivalent(plan.margin, plan.look.alpha, len(cell.rounds)),
         ceiling=found.ceiling,
-        impossible=cell.impossible and found.on_the_line,
+        impossible=cell.impossible and cell.line_of(arm.arm) is not None,
         margin=plan.margin,
         level=1 - plan.look.alpha,
         minimum_detectable_effect=ratio.minimum_detectable_effect,

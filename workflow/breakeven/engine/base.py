@@ -22,6 +22,8 @@ class Speculation:
     """Confidence below which nothing is drafted."""
     free_drafts: bool = False
     """Drafts come from n-grams: they cost no pass of a model."""
+    draft_model: str | None = None
+    """The draft model's path, as the server sees it; None where the target itself drafts, or n-grams do."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class StreamEvent:
     accepted_tokens: int | None = None
     stop: str | None = None
     error: str | None = None
+    likely: tuple[Mapping[int, float], ...] = ()
+    """Where asked for: at each place of this event the most likely tokens, id -> log probability (nats)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ class Engine(Protocol):
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:
         """Streamed completion of exactly `tokens` tokens, prefix cache allowed, token ids asked for."""
+        ...
+
+    def with_logprobs(self, completion: Request, top: int) -> Request:
+        """The same completion, telling the `top` most likely tokens at every place."""
         ...
 
     def event(self, data: bytes) -> StreamEvent:

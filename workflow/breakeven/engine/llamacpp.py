@@ -6,6 +6,7 @@ own clock. `draft_n` and `draft_n_accepted` stand there only when something was 
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from breakeven.engine.base import Metric, Request, Sampling, Speculation, StreamEvent
@@ -13,6 +14,7 @@ from breakeven.engine.flags import command_line
 
 SLOT = 0
 NGRAM = "ngram-"
+DRAFT_MODEL_FLAGS = ("spec-draft-model", "model-draft")
 
 
 class LlamaCpp:
@@ -53,6 +55,7 @@ class LlamaCpp:
             forced="spec-synth-rates" in args or "spec-synth-len" in args,
             p_min=float(args.get("spec-draft-p-min", 0)),
             free_drafts=ngram,
+            draft_model=next((str(args[flag]) for flag in DRAFT_MODEL_FLAGS if flag in args), None),
         )
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:
@@ -74,6 +77,10 @@ class LlamaCpp:
             },
         )
 
+    def with_logprobs(self, completion: Request, top: int) -> Request:
+        """The same completion, telling the `top` most likely tokens at every place."""
+        return replace(completion, body={**completion.body, "n_probs": top})
+
     def event(self, data: bytes) -> StreamEvent:
         """Understand one event: a token, or the last one with the server's timings."""
         answer = json.loads(data)
@@ -82,7 +89,13 @@ class LlamaCpp:
         ids = tuple(answer.get("tokens") or ())
         if not answer.get("stop"):
             return StreamEvent(
-                "token" if ids else "empty", ids, running_tokens=answer.get("tokens_predicted")
+                "token" if ids else "empty",
+                ids,
+                running_tokens=answer.get("tokens_predicted"),
+                likely=tuple(
+                    {top["id"]: top["logprob"] for top in place["top_logprobs"]}
+                    for place in answer.get("completion_probabilities") or ()
+                ),
             )
         timings = answer["timings"]
         return StreamEvent(

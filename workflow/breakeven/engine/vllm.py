@@ -7,10 +7,13 @@ events than steps. Counters are process-wide and cumulative, with `_created` twi
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from breakeven.engine.base import Metric, Request, Sampling, Speculation, StreamEvent
 from breakeven.engine.flags import command_line
+
+TOKEN_ID = "token_id:"
 
 
 class Vllm:
@@ -54,6 +57,7 @@ class Vllm:
             gated=method in ("ngram", "suffix"),
             forced=asked.get("rejection_sample_method") == "synthetic",
             free_drafts=method in ("ngram", "suffix"),
+            draft_model=asked.get("model"),
         )
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:
@@ -77,6 +81,11 @@ class Vllm:
                 **sampling.extra,
             },
         )
+
+    def with_logprobs(self, completion: Request, top: int) -> Request:
+        """The same completion, telling the `top` most likely tokens at every place, by id where texts are alike."""
+        asked = {"logprobs": top, "return_tokens_as_token_ids": True}
+        return replace(completion, body={**completion.body, **asked})
 
     def event(self, data: bytes) -> StreamEvent:
         """Understand one event: a step with its tokens, usage alone, or the end."""
@@ -105,7 +114,12 @@ class Vllm:
             kind = "role"
         else:
             kind = "token" if choice.get("text") or delta.get("content") else "empty"
-        return StreamEvent(kind, ids, stop=choice.get("finish_reason"), **counts)  # type: ignore[arg-type]
+        places = (choice.get("logprobs") or {}).get("top_logprobs") or ()
+        likely = tuple(
+            {int(token.removeprefix(TOKEN_ID)): logprob for token, logprob in (place or {}).items()}
+            for place in places
+        )
+        return StreamEvent(kind, ids, stop=choice.get("finish_reason"), likely=likely, **counts)  # type: ignore[arg-type]
 
     def tokenize(self, text: str, special: bool = False) -> Request:
         """Request that turns text into token ids; `special` adds those that prompts of the model start with."""

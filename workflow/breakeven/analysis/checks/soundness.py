@@ -4,12 +4,13 @@ Outputs are looked at in a sample of each cell; what a class does there it does 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from breakeven.analysis import lossless as outputs
-from breakeven.analysis.checks.check import FINDING, Check, findings, merged, undecided
+from breakeven.analysis.checks.check import FINDING, Check, findings, undecided
 from breakeven.analysis.checks.measured import Measured
 from breakeven.analysis.evidence import FEW_PROMPTS, FEW_TOKENS
 
@@ -190,20 +191,21 @@ def drafter_forgets(measured: Measured) -> pd.DataFrame:
 def lossless(measured: Measured) -> pd.DataFrame:
     """Every arm's greedy outputs against the baseline's, the baseline against itself first."""
     classes = measured.experiment["workload"].get("prompts", {})
-    drawn = [
-        name
-        for name, keys in classes.items()
-        if float(((keys or {}).get("sampling") or {}).get("temperature", 0) or 0) > 0
-    ]
-    tg = measured.requests[[*outputs.OUTPUT_COLUMNS, "prompt_class"]]
-    tg = tg[(tg["kind"] == "tg") & ~tg["prompt_class"].isin(drawn) & ~tg["arm"].isin(measured.forced_arms)]
-    found = outputs.compare(tg, measured.baseline, measured.twins, measured.margins)
-    rows = outputs.checks(found, measured.name, margins_known=measured.margins is not None)
+    tg = outputs.comparable(measured.requests, classes, measured.forced_arms)
     if tg.empty:
         return undecided(
             measured.arms, "every class draws its tokens at random, so outputs cannot be compared"
         )
-    return merged([rows.reindex(columns=FINDING)])
+    itself, *arms = outputs.compare(tg, measured.baseline, measured.twins, measured.margins)
+    if itself.passed is False:
+        words = f"{itself.reason}; the baseline does not repeat itself, so arms are held against that"
+        itself = replace(itself, kind="unknown", reason=words)
+    return pd.DataFrame(
+        [
+            {"arm": one.arm, "passed": one.passed, "value": one.share, "reason": one.reason}
+            for one in (itself, *arms)
+        ]
+    ).reindex(columns=FINDING)
 
 
 CHECKS = (

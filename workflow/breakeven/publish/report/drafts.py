@@ -145,18 +145,17 @@ def fit_table(run: Run) -> tuple[Markdown | None, list[str]]:
     return (table.markdown() if table else None), said
 
 
-def split_table(run: Run) -> Markdown | None:
-    """What the draft pass and the verification cost, where the data can tell them apart."""
-    table = Table(["depth >", "class", "draft pass >", "verify >", "how"])
+def parts_table(run: Run) -> Markdown | None:
+    """What the draft pass, the verification and the rollback cost, where the data tell them apart."""
+    table = Table(["depth >", "class", "part", "baseline steps >", "how it is known"])
     for cell in run.verdict["cells"]:
-        split = cell["decomposition"]
-        if known(split["draft_pass"]["value"]) or known(split["verify"]["value"]):
+        for part in cell["decomposition"]["parts"]:
             table.add(
                 str(cell["depth"]),
                 cell["prompt_class"],
-                table.estimate(split["draft_pass"]),
-                table.estimate(split["verify"]),
-                split["reason"],
+                part["part"],
+                table.estimate(part["cost"]),
+                part["how"],
             )
     return table.markdown() if table else None
 

@@ -58,7 +58,7 @@ def markdown(
         costs=drafts.cost_table(run),
         fits=fits,
         fit_words=fit_words,
-        split=drafts.split_table(run),
+        parts=drafts.parts_table(run),
         decision=drafts.decision_table(run),
         needed=drafts.needed(run),
         bytes_table=drafts.bytes_table(run),
