@@ -17,7 +17,7 @@ from breakeven.analysis import cells as reduce
 from breakeven.analysis import checks as checking
 from breakeven.analysis import lossless
 from breakeven.analysis.bandwidth import against_time, draft_bytes, model_bytes
-from breakeven.analysis.gather import gather
+from breakeven.analysis.gather import batches, gather
 from breakeven.analysis.stored import numbers_from_json, numbers_to_json
 from breakeven.analysis.traffic import Bandwidth
 from breakeven.analysis.verdict import fit as fit_cells
@@ -29,6 +29,7 @@ from breakeven.engine.reader import read_facts
 from breakeven.errors import BreakevenError
 from breakeven.files import read_json, write_json, write_text
 from breakeven.verify.again import Logs, gates_of
+from breakeven.workers import workers
 
 MEASURED = "measured"
 
@@ -83,7 +84,9 @@ def acceptance(
     reset = {(row["arm"], row["round"]) for row in found if row["check"] == RESET and row["passed"] is False}
     keys = zip(launches["arm"], launches["round"], strict=True)
     sound, name = launches[[key not in reset for key in keys]], experiment["name"]
-    per_request = gather([folder / arm / str(n) for arm, n in zip(sound["arm"], sound["round"], strict=True)])
+    measured = batches([folder / arm / str(n) for arm, n in zip(sound["arm"], sound["round"], strict=True)])
+    with workers(len(measured)) as across:
+        per_request = gather(measured, across)
     tables.write(reduce.cells(per_request, sound, name), Path(cells), reduce.CELLS)
     tables.write(reduce.prompts(per_request, sound, name), Path(prompts), reduce.PROMPTS)
     write_json(Path(gates), gates_of(folder, experiment, launches, logs) | {"drafting_s": _drafting_s(logs)})

@@ -4,10 +4,9 @@ Only the columns that are counted are read, and counters are differenced batch b
 lie in memory as counters.
 """
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,33 +18,36 @@ from breakeven.errors import BreakevenError
 LAUNCHES_AT_ONCE = 500
 
 
-def gather(folders: Sequence[Path]) -> pd.DataFrame:
-    """Rows of `per_request` for every launch folder (requests.parquet, counters.parquet), in the order given.
+def batches(folders: Sequence[Path]) -> list[Sequence[Path]]:
+    """Launch folders, LAUNCHES_AT_ONCE together."""
+    return [folders[start : start + LAUNCHES_AT_ONCE] for start in range(0, len(folders), LAUNCHES_AT_ONCE)]
 
-    Raises BreakevenError naming a table that is missing or torn, and when a counter went backwards.
+
+def gather(launches: Sequence[Sequence[Path]], across: Callable[..., Iterable[Any]] = map) -> pd.DataFrame:
+    """Rows of `per_request` for batches of launch folders (requests.parquet, counters.parquet), in the order given.
+
+    `across` maps over the batches. Raises BreakevenError naming a table that is missing or torn, and when a counter
+    went backwards.
     """
-    parts = []
-    with ThreadPoolExecutor(os.cpu_count()) as readers:
-        for start in range(0, len(folders), LAUNCHES_AT_ONCE):
-            batch = folders[start : start + LAUNCHES_AT_ONCE]
-            requests = pa.concat_tables(readers.map(_requests, batch)).to_pandas(strings_to_categorical=True)
-            counters = pa.concat_tables(readers.map(_counters, batch)).to_pandas(strings_to_categorical=True)
-            part = per_request(requests, counters)
-            texts = part.select_dtypes("category").columns
-            parts.append(part.astype(dict.fromkeys(texts, str)))
+    parts = list(across(_batch, launches))
     if not parts:
         return per_request(
             pd.DataFrame(columns=list(REQUEST_COLUMNS)), pd.DataFrame(columns=list(COUNTER_COLUMNS))
         )
-    return pd.concat(parts, ignore_index=True)
+    rows: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return rows
 
 
-def _requests(folder: Path) -> pa.Table:
-    return _read(folder / "requests.parquet", REQUEST_COLUMNS)
-
-
-def _counters(folder: Path) -> pa.Table:
-    return _read(folder / "counters.parquet", COUNTER_COLUMNS)
+def _batch(folders: Sequence[Path]) -> pd.DataFrame:
+    requests, counters = (
+        pa.concat_tables([_read(folder / name, columns) for folder in folders]).to_pandas(
+            strings_to_categorical=True
+        )
+        for name, columns in (("requests.parquet", REQUEST_COLUMNS), ("counters.parquet", COUNTER_COLUMNS))
+    )
+    part = per_request(requests, counters)
+    plain: pd.DataFrame = part.astype(dict.fromkeys(part.select_dtypes("category").columns, str))
+    return plain
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:
