@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from breakeven.analysis.architecture import architecture, attention_layers, recurrent_state_bytes
-from breakeven.analysis.headers import Checkpoint, Tensor, read_checkpoint
+from breakeven.analysis.bandwidth import draft_bytes, model_bytes
+from breakeven.analysis.headers import Checkpoint, Tensor, end_of_text, read_checkpoint
 from breakeven.analysis.traffic import (
     Architecture,
     Attention,
@@ -24,6 +25,7 @@ from breakeven.analysis.traffic import (
     recurrent_bytes,
     step_bytes,
 )
+from breakeven.demo import END_OF_TEXT, Recipe, write_model
 from breakeven.errors import BreakevenError
 
 HIDDEN, FFN, VOCAB, LAYERS = 5120, 17408, 248_320, 64
@@ -289,6 +291,32 @@ def test_safetensors_file_and_sharded_directory_agree(tmp_path: Path) -> None:
         assert attention_layers(checkpoint) == (Attention(8), Attention(8))
     assert all(one == two for one, two in pairwise(found))
     assert (found[0].body, found[0].head, found[0].draft) == (4 * 64, 64, 128)
+
+
+def test_what_ends_a_text_stands_in_the_models_files(tmp_path: Path) -> None:
+    model = tmp_path / Recipe().file_name
+    write_model(model, Recipe())
+    assert end_of_text(read_checkpoint(model)) == [END_OF_TEXT]
+    folder = tmp_path / "hf"
+    save_tiny(folder, tiny_tensors())
+    assert end_of_text(read_checkpoint(folder)) == []
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": 7}))
+    assert end_of_text(read_checkpoint(folder)) == [7]
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [9, 8]}))
+    assert end_of_text(read_checkpoint(folder)) == [8, 9]
+
+
+def test_a_draft_model_reads_all_of_itself_and_a_target_its_draft_block(tmp_path: Path) -> None:
+    target, draft = tmp_path / "target.gguf", tmp_path / "draft.gguf"
+    write_model(target, Recipe())
+    write_model(draft, Recipe(layers=2, mtp=False))
+    inside, whole, separate = (
+        draft_bytes(path, separate=alone) for path, alone in ((target, False), (target, True), (draft, True))
+    )
+    assert inside is not None and whole is not None and inside < whole
+    assert separate == model_bytes(draft, [0], "f16")["target"]
+    assert draft_bytes(draft, separate=False) is None
+    assert draft_bytes(tmp_path / "none.gguf", separate=True) is None
 
 
 @pytest.mark.parametrize(

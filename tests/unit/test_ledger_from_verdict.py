@@ -1,5 +1,8 @@
 """What of a verdict goes to the ledger: names and forms change, figures do not, unknown stays unknown."""
 
+import pytest
+
+from breakeven.publish.engine_version import engine_version
 from breakeven.publish.ledger.findings import entries_of
 from breakeven.publish.ledger.from_verdict import document
 
@@ -50,7 +53,7 @@ def verdict(ledger: str = "rejected", worst: dict = KNOWN, arm: str | None = "mt
 
 
 def filed(one: dict, facts: dict | None = None) -> dict:
-    return document(one, EXPERIMENT, facts or {}, {"cpu_model": "A CPU"}, {}, 1_700_000_000.0, [])
+    return document(one, EXPERIMENT, facts or {}, {}, {"cpu_model": "A CPU"}, {}, 1_700_000_000.0, [])
 
 
 def test_factor_interval_and_level_are_those_of_the_worst_mix():
@@ -88,10 +91,22 @@ def test_a_prefill_finding_is_a_record_of_its_own_without_the_decode_factor():
     assert found["reason"] == "why"
 
 
-def test_the_engines_own_version_comes_before_that_of_its_packages():
-    assert filed(verdict(), {"version": "0.12.0", "packages": {"p": "1"}})["engine_version"] == "0.12.0"
-    assert filed(verdict(), {"packages": {"xllamacpp": "2026.1"}})["engine_version"] == "xllamacpp 2026.1"
-    assert filed(verdict())["engine_version"] is None
+@pytest.mark.parametrize(
+    ("facts", "build", "version"),
+    [
+        ({"version": "0.12.0"}, "b1", "0.12.0"),
+        ({"build": 11434}, "b1", "11434"),
+        ({}, "b11549-dfd", "b11549-dfd"),
+        ({}, "b0-unknown", "xllamacpp 2026.1"),
+    ],
+)
+def test_the_engines_own_version_comes_before_that_of_its_packages(facts, build, version):
+    launch = {
+        "evidence": {"/props": {"build_info": build}},
+        "described": {"packages": {"xllamacpp": "2026.1"}},
+    }
+    assert engine_version(facts, launch) == version
+    assert engine_version(facts, {}) == (version if facts else None)
 
 
 def test_the_ledger_takes_what_is_filed():

@@ -58,7 +58,7 @@ def acceptance(
 ) -> None:
     """Every launch up to a look -> counts per cell and prompt, checks, and the gates of every stored log."""
     folder, rounds = Path(home), int(look)
-    experiment = read_json(folder / "experiment.json")
+    experiment, model = read_json(folder / "experiment.json"), read_json(Path(traffic))
     launches = _launches(folder, experiment, rounds)
     logs = _logs(folder, launches, experiment["engine"])
     requests, events, counters, telemetry = (
@@ -77,7 +77,8 @@ def acceptance(
         telemetry,
         launches.assign(late_compiles=_late_compiles(folder, launches, logs, requests)),
         experiment,
-        step_bytes=_step_bytes(read_json(Path(traffic)), experiment),
+        step_bytes=_step_bytes(model, experiment),
+        eos_ids=model["eos_ids"],
         margins=tables.read(Path(margins), tables.MARGINS),
     )
     tables.write(found, Path(checks), tables.CHECKS)
@@ -203,13 +204,13 @@ def findings(home: str, look: str, out: str) -> None:
     ]
     base = folder / experiment["baseline"]
     facts = read_json(base / "verify.json")["facts"]["facts"]
-    packages = (read_json(base / "bring_up.json").get("described") or {}).get("packages") or {}
     parquet = sorted(folder.glob("*/[0-9]*/requests.parquet"))
     parquet = [path for path in parquet if int(path.parent.name) <= number]
     result = document(
         read_json(folder / f"look{look}" / "verdict.json"),
         experiment,
-        facts | {"packages": packages},
+        facts,
+        read_json(base / "bring_up.json"),
         next((launch["host"] for launch in launches if "host" in launch), {}),
         machine(),
         max(launch["ended_at"] for launch in launches),

@@ -12,7 +12,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from breakeven.analysis.architecture import architecture, attention_layers, recurrent_state_bytes
 from breakeven.analysis.comparison import CellNumbers
-from breakeven.analysis.headers import read_checkpoint
+from breakeven.analysis.headers import end_of_text, read_checkpoint
 from breakeven.analysis.traffic import Bandwidth, achieved_gb_s, check_bytes, kv_bytes, step_bytes
 from breakeven.errors import BreakevenError
 
@@ -35,10 +35,14 @@ def element_bytes(name: str | None) -> float | None:
 
 
 def model_bytes(path: Path, depths: Sequence[int], cache_type: str | None) -> dict[str, Any]:
-    """Bytes that one step reads, from the model's headers: JSON data. What cannot be known is None with its reason."""
+    """Bytes that one step reads, and what ends a text, from the model's headers: JSON data. What cannot be known is
+    None with its reason.
+    """
     document: dict[str, Any] = {"model": path.name, "target": None, "draft": None, "b": None, "reason": None}
+    document["eos_ids"] = []
     try:
         checkpoint = read_checkpoint(path)
+        document["eos_ids"] = end_of_text(checkpoint)
         counted = step_bytes(checkpoint.tensors, architecture(checkpoint))
         document |= {"target": counted.target, "draft": counted.draft, "b": counted.b}
         document["left_out"] = dict(counted.left_out)

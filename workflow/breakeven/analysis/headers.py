@@ -18,6 +18,7 @@ from breakeven.errors import BreakevenError
 
 LONGEST_SAFETENSORS_HEADER = 100_000_000
 """Bytes; the limit of the safetensors format itself."""
+END_OF_TEXT = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "eos_token_id")
 SPLIT_GGUF = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
 
 
@@ -53,6 +54,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if path.suffix == ".safetensors":
         return Checkpoint(path, "safetensors", tuple(_safetensors(path)), _config(path.parent))
     raise BreakevenError(f"{path}: neither .gguf nor .safetensors nor a directory")
+
+
+def end_of_text(checkpoint: Checkpoint) -> list[int]:
+    """Ids of the tokens that end a text; empty where the model's files do not tell."""
+    named = (checkpoint.metadata.get(key) for key in END_OF_TEXT)
+    found = [ids if isinstance(ids, list) else [ids] for ids in named if ids is not None]
+    return sorted({int(token) for ids in found for token in ids})
 
 
 def _gguf(path: Path) -> Checkpoint:
@@ -142,12 +150,15 @@ def _safetensors(path: Path) -> Iterator[Tensor]:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
+    path, generation = folder / "config.json", folder / "generation_config.json"
     if not path.is_file():
         return {}
     config = _json(path)
     # Multimodal checkpoints keep the language model's keys one level down.
-    return config | _object(path, config.get("text_config", {}), "text_config")
+    config |= _object(path, config.get("text_config", {}), "text_config")
+    # What ends a text: servers take generation_config.json's word over config.json's.
+    ends = _json(generation).get("eos_token_id") if generation.is_file() else None
+    return config if ends is None else config | {"eos_token_id": ends}
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from breakeven.publish.engine_version import engine_version
+
 PREFILL = "prefill"
 NOT_RUN = ("blocked",)
 BASELINE_SPEED = "baseline_tok_s"
@@ -14,13 +16,15 @@ def document(
     verdict: Mapping[str, Any],
     experiment: Mapping[str, Any],
     facts: Mapping[str, Any],
+    bring_up: Mapping[str, Any],
     host: Mapping[str, Any],
     settings: Mapping[str, Any],
     measured_at: float,
     evidence: Sequence[Mapping[str, str]],
 ) -> dict[str, Any]:
-    """What the ledger files. `facts`: name -> value of the baseline's log; `host`: of a launch; `measured_at`: seconds
-    since 1970; `evidence`: path and sha256 of tables. Unknown is left out: the ledger says "unknown".
+    """What the ledger files. `facts`: name -> value of the baseline's log, `bring_up`: the record of that launch;
+    `host`: of a launch; `measured_at`: seconds since 1970; `evidence`: path and sha256 of tables. Unknown is left out:
+    the ledger says "unknown".
     """
     filed = experiment.get("ledger", {})
     return {
@@ -29,20 +33,13 @@ def document(
         "lead": filed.get("lead"),
         "question": filed.get("question", experiment.get("question")),
         "engine": experiment["engine"],
-        "engine_version": _version(facts),
+        "engine_version": engine_version(facts, bring_up),
         "model": filed.get("model") or facts.get("model"),
         "quant": filed.get("quant") or facts.get("quant") or facts.get("quantization"),
         "hardware": settings.get("hardware") or host.get("cpu_model"),
         "findings": [_finding(one, verdict, experiment) for one in verdict["findings"]],
         "evidence": list(evidence),
     }
-
-
-def _version(facts: Mapping[str, Any]) -> str | None:
-    """The engine's version by its own log, else that of the packages it came in."""
-    said = facts.get("version") or facts.get("build")
-    packages = (f"{name} {version}" for name, version in facts.get("packages", {}).items())
-    return str(said) if said else ", ".join(packages) or None
 
 
 def _finding(

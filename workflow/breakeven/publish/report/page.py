@@ -67,6 +67,8 @@ def markdown(
         drift=noise.drift_words(run),
         overhead=noise.overhead_table(run),
         facts=provenance.facts_table(run),
+        engine_version=provenance.version_of_engine(run),
+        printed=provenance.printed(run),
         command_lines=provenance.command_lines(run),
         software=provenance.software_table(run),
         limitations=limits.limitations(run, missing_figures),

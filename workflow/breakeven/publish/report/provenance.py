@@ -3,14 +3,12 @@
 import shlex
 from collections.abc import Iterator
 
+from breakeven.publish.engine_version import engine_version
 from breakeven.publish.escape import Markdown, markdown_code, markdown_text
 from breakeven.publish.report.numbers import moment, size, whole
 from breakeven.publish.report.run import Document, Run
 from breakeven.publish.report.table import Table
 from breakeven.software import versions
-
-ENGINE_VERSION = ("/props", "build_info"), ("/version", "version"), ("/server_info", "version")
-"""Where engines state their version: path of the answer, key in it."""
 
 
 def facts_table(run: Run) -> Markdown:
@@ -23,7 +21,7 @@ def facts_table(run: Run) -> Markdown:
 
 def _facts(run: Run) -> Iterator[tuple[str, str | None]]:
     described = run.arms[run.baseline].bring_up.get("described") or {}
-    yield "engine", f"{run.experiment['engine']}, version {engine_version(run) or 'unknown'}"
+    yield "engine", f"{run.experiment['engine']}, version {version_of_engine(run)}"
     yield "runtime", run.experiment["runtime"]
     yield "program or image", markdown_code(str(described.get("program") or "unknown"), in_table=True)
     yield "its hash", markdown_code(str(described.get("digest") or "unknown"), in_table=True)
@@ -61,14 +59,30 @@ def _host(host: Document, number: str) -> Iterator[tuple[str, str | None]]:
         yield f"GPU{number}", ", ".join(f"{key} {value}" for key, value in gpu.items() if value is not None)
 
 
-def engine_version(run: Run) -> str | None:
-    """The engine's own word on its version; None where it has none."""
-    evidence = run.arms[run.baseline].bring_up.get("evidence") or {}
-    for path, key in ENGINE_VERSION:
-        answer = evidence.get(path)
-        if isinstance(answer, dict) and answer.get(key):
-            return str(answer[key])
-    return None
+def version_of_engine(run: Run) -> str:
+    """The engine's version at the baseline's verified launch."""
+    arm = run.arms[run.baseline]
+    facts = (arm.verify.get("facts") or {}).get("facts") or {}
+    return engine_version(facts, arm.bring_up) or "unknown"
+
+
+def printed(run: Run) -> list[str]:
+    """Under which definitions the engine's own figures were read, from the log of the first arm that has some."""
+    for arm in (run.arms[name] for name in run.candidates):
+        found = (arm.verify.get("facts") or {}).get("statistics") or {}
+        said = [
+            entry["definition"]
+            for entry in found.values()
+            if isinstance(entry, dict) and entry.get("definition")
+        ]
+        first = ((found.get("windows") or {}).get("first") or [{}])[0]
+        if first.get("mean_len_definition"):
+            said.append(
+                f"its mean acceptance length is {first['mean_len_definition'].replace('_', ' ')} token"
+            )
+        if said:
+            return said
+    return []
 
 
 def hosts(run: Run) -> list[Document]:
