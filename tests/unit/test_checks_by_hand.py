@@ -302,7 +302,7 @@ CASES: dict[str, tuple[str, Case, str]] = {
     "lossless": ("vllm", diverges, "differ"),
     "not_looping": ("vllm", loops, "loop"),
     "not_noise": ("vllm", noise, "noise"),
-    "not_past_the_end": ("vllm", past_the_end, "end-of-text"),
+    "not_past_the_end": ("vllm", past_the_end, "natural end"),
     "enough_prompts": ("vllm", few_prompts, "3 prompts"),
     "enough_tokens": ("short", lambda given: None, "256 wanted"),
     "drafter_forgets": ("vllm", remembers, "remembers"),
@@ -345,6 +345,21 @@ def test_a_check_fires_on_its_fault_and_says_what_was_found(name, request):
     assert len(failed), found[["arm", "passed", "reason"]].to_string()
     assert failed["reason"].str.contains(word, regex=False).any(), failed["reason"].tolist()
     assert failed["value"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("own", "share"), [([None] * 12, 0.0), ([300, None], 0.0), ([128, None], 0.251), ([0], 1.0)]
+)
+def test_answers_that_were_allowed_to_end_tell_how_much_comes_after(llamacpp, own, share):
+    given = llamacpp.copy()
+    given.also |= {"eos_ids": (), "natural_tokens": {"natural": own}}
+    given.experiment["workload"]["tg"] = TOKENS
+    row = run(given, only="not_past_the_end").iloc[0]
+    assert row["value"] == pytest.approx(share, abs=0.001) and row["passed"] == (share == 0)
+    given.also["natural_tokens"] = {}
+    assert run(given, only="not_past_the_end")["passed"].all(), "a guided class ends where its schema does"
+    given.also["natural_tokens"] = None
+    assert run(given, only="not_past_the_end")["passed"].isna().all()
 
 
 def test_the_rows_fit_the_table(vllm, tmp_path):

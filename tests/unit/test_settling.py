@@ -5,6 +5,7 @@ import pytest
 from breakeven.engine.registry import ENGINES
 from breakeven.errors import LaunchError
 from breakeven.measure.client import open_client
+from breakeven.measure.natural_end import natural_tokens
 from breakeven.measure.settling import MOST, settle, unsettled, warm_up
 from breakeven.measure.workload import read_workload
 
@@ -61,3 +62,17 @@ def test_an_arm_that_cannot_answer_while_it_is_warmed_has_failed(tmp_path):
         pytest.raises(LaunchError, match="warming"),
     ):
         warm_up(http, ENGINES["vllm"], workload, 1, lambda: 0)
+
+
+@pytest.mark.parametrize(("ends", "tokens"), [(0, None), (5, 5), (8, None), (20, None)])
+@pytest.mark.parametrize("dialect", sorted(ENGINES))
+def test_answers_that_may_end_tell_where(dialect, ends, tokens, tmp_path):
+    section = WORKLOAD | {
+        "prompts": {"code": {"count": 2}, "json": {"count": 1, "schema": {"type": "object"}}}
+    }
+    workload = read_workload(section, tmp_path)
+    with (
+        reference_server(Truth(natural_tokens=ends), dialect=dialect) as url,
+        open_client(url, 5.0) as http,
+    ):
+        assert natural_tokens(http, ENGINES[dialect], workload, 1) == {"code": [tokens, tokens]}

@@ -31,9 +31,13 @@ LOG_TAIL_LINES = 12
 END_SEEN_S = 2.0
 
 
-def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
-    """One discarded launch: its raw log, and what really ran; warms what engines keep in caches."""
+def bring_up(experiment: str, arm: str, serve: str, is_baseline: str, log: str, out: str) -> None:
+    """One discarded launch: its raw log, and what really ran; warms what engines keep in caches.
+
+    The baseline is also asked where its answers would end, if its outputs do not show it. `is_baseline`: 1 or 0.
+    """
     from breakeven.launch import identity, launched, machine
+    from breakeven.measure.natural_end import natural_tokens
     from breakeven.measure.settling import unsettled, warm_up
     from breakeven.measure.workload import read_workload
     from breakeven.verify.identity import describe
@@ -56,6 +60,8 @@ def bring_up(experiment: str, arm: str, serve: str, log: str, out: str) -> None:
                     up.http, up.engine, workload, parameters["seed"], partial(_compilations, up)
                 ),
             }
+            if is_baseline == "1" and up.engine.hides_end:
+                record["natural_tokens"] = natural_tokens(up.http, up.engine, workload, parameters["seed"])
             for words in unsettled(record["warmed"]):
                 logger.warning("%s/%s bring_up: %s", experiment, arm, words)
     except LaunchError as error:

@@ -26,6 +26,7 @@ from breakeven.analysis.warmup import late_compiles
 from breakeven.config import context_tokens, on_host
 from breakeven.engine.facts import COMPILING
 from breakeven.engine.reader import read_facts
+from breakeven.engine.registry import ENGINES
 from breakeven.errors import BreakevenError
 from breakeven.files import read_json, write_json, write_text
 from breakeven.verify.again import Logs, gates_of
@@ -78,7 +79,8 @@ def acceptance(
         launches.assign(late_compiles=_late_compiles(folder, launches, logs, requests)),
         experiment,
         step_bytes=_step_bytes(model, experiment),
-        eos_ids=model["eos_ids"],
+        eos_ids=[] if ENGINES[experiment["engine"]].hides_end else model["eos_ids"],
+        natural_tokens=read_json(folder / experiment["baseline"] / "bring_up.json").get("natural_tokens"),
         margins=tables.read(Path(margins), tables.MARGINS),
     )
     tables.write(found, Path(checks), tables.CHECKS)

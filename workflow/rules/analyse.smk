@@ -39,6 +39,7 @@ rule acceptance:
         counters=per_launch("results/{experiment}/{arm}/{round}/counters.parquet"),
         logs=per_launch("results/{experiment}/{arm}/{round}/server.log"),
         gates=per_arm("results/{experiment}/{arm}/verify.json"),
+        asked=of_baseline("results/{experiment}/{arm}/bring_up.json"),
         traffic="results/{experiment}/bytes.json",
         margins=f"{LOOK}/margins.parquet",
     output:

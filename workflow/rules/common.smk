@@ -120,6 +120,10 @@ def per_launch(pattern):
     )
 
 
+def is_baseline(wildcards):
+    return int(wildcards.arm == experiment(wildcards.experiment)["baseline"])
+
+
 def slot(wildcards):
     """Position of a launch inside its round."""
     order = settings.order(experiment(wildcards.experiment), int(wildcards.round))

@@ -26,12 +26,15 @@ rule bring_up:
     threads: lambda wildcards: workflow.cores or 1
     resources:
         gpu=1,
+        # Not a parameter: another baseline must not measure its arms again.
+        is_baseline=is_baseline,
     params:
         serve=serve,
     message:
         "bring up {wildcards.experiment}/{wildcards.arm}: one discarded launch"
     shell:
-        "exec python -m breakeven.job bring_up {wildcards.experiment} {wildcards.arm} {params.serve:q} {log} {output}"
+        "exec python -m breakeven.job bring_up {wildcards.experiment} {wildcards.arm} {params.serve:q}"
+        " {resources.is_baseline} {log} {output}"
 
 
 rule verify:

@@ -71,6 +71,13 @@ class Sampling:
 
     extra: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] | None = None
+    may_end: bool = False
+    """Whether the answer may end by itself; guided answers always may."""
+
+    @property
+    def ignore_eos(self) -> bool:
+        """Whether decoding goes on past the natural end."""
+        return self.schema is None and not self.may_end
 
 
 class Engine(Protocol):
@@ -81,6 +88,8 @@ class Engine(Protocol):
     """Flags that the pipeline adds to every arm alike; exempt from the one-variable rule."""
     counters: Mapping[str, Metric]
     """Our name of a counter -> where the server exposes it."""
+    hides_end: bool
+    """`ignore_eos` forbids the token that ends a text, so that an output does not show where it would have ended."""
     health_path: str
     metrics_path: str
 

@@ -22,6 +22,7 @@ class LlamaCpp:
 
     name = "llamacpp"
     instrumentation: Mapping[str, Any] = {"metrics": True, "props": True, "slots": True, "verbosity": 4}
+    hides_end = True
     health_path = "/health"
     metrics_path = "/metrics"
     counters: Mapping[str, Metric] = {
@@ -60,7 +61,7 @@ class LlamaCpp:
 
     def completion(self, prompt: Sequence[int], tokens: int, sampling: Sampling) -> Request:
         """Streamed completion of exactly `tokens` tokens, prefix cache allowed, token ids asked for."""
-        greedy = {"temperature": 0.0, "ignore_eos": sampling.schema is None}
+        greedy = {"temperature": 0.0, "ignore_eos": sampling.ignore_eos}
         constraint = {"json_schema": dict(sampling.schema)} if sampling.schema else {}
         return Request(
             "/completion",

@@ -21,6 +21,7 @@ class Vllm:
 
     name = "vllm"
     instrumentation: Mapping[str, Any] = {"enable-prompt-tokens-details": True}
+    hides_end = False
     health_path = "/health"
     metrics_path = "/metrics"
     counters: Mapping[str, Metric] = {
@@ -76,7 +77,7 @@ class Vllm:
                 "stream_options": {"include_usage": True, "continuous_usage_stats": True},
                 "return_token_ids": True,
                 "temperature": 0.0,
-                "ignore_eos": sampling.schema is None,
+                "ignore_eos": sampling.ignore_eos,
                 **constraint,
                 **sampling.extra,
             },

@@ -3,7 +3,7 @@
 `run` gives the rows of the checks table. A failed check of severity `block` makes the place it names invalid.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -35,6 +35,7 @@ def run(
     *,
     step_bytes: Mapping[str, float] | None = None,
     eos_ids: Iterable[int] = (),
+    natural_tokens: Mapping[str, Sequence[int | None]] | None = None,
     margins: pd.DataFrame | None = None,
     registry: Iterable[Check] = REGISTRY,
 ) -> list[dict[str, Any]]:
@@ -43,7 +44,19 @@ def run(
     `requests`, `events`, `counters`, `telemetry`: the tables of all launches up to a look, one below the other.
     `launches`: arm, round, slot, started_at, n_spec, gated, status, and where known n_ctx (context tokens) and
     late_compiles (`warmup.late_compiles`). `experiment`: as `config.experiment` gives it. `step_bytes`: arm -> bytes
-    that one decode step reads (Method 7). `eos_ids`: tokens that end a text. `margins`: as `lossless.compare` takes.
+    that one decode step reads (Method 7). `eos_ids`: tokens that end a text; `natural_tokens`: class -> length of each
+    prompt's own answer (None: longer than asked), where outputs do not show it. `margins`: as `lossless.compare` takes.
     """
-    seen = measured(requests, events, counters, telemetry, launches, experiment, step_bytes, eos_ids, margins)
+    seen = measured(
+        requests,
+        events,
+        counters,
+        telemetry,
+        launches,
+        experiment,
+        step_bytes,
+        eos_ids,
+        natural_tokens,
+        margins,
+    )
     return [row for check in registry for row in rows_of(check, seen)]

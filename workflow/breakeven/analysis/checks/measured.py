@@ -1,6 +1,6 @@
 """What the checks look at: the tables of all launches, requests joined with what the counters say of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,7 @@ class Measured:
     telemetry: pd.DataFrame
     step_bytes: Mapping[str, float] = field(default_factory=dict)
     eos_ids: tuple[int, ...] = ()
+    natural_tokens: Mapping[str, Sequence[int | None]] | None = None
     margins: pd.DataFrame | None = None
 
     @property
@@ -96,6 +97,7 @@ def measured(
     experiment: Mapping[str, Any],
     step_bytes: Mapping[str, float] | None = None,
     eos_ids: Iterable[int] = (),
+    natural_tokens: Mapping[str, Sequence[int | None]] | None = None,
     margins: pd.DataFrame | None = None,
 ) -> Measured:
     """Join the tables. Launches that did not run are left out of `requests` and `launches`."""
@@ -121,6 +123,7 @@ def measured(
         telemetry,
         dict(step_bytes or {}),
         tuple(eos_ids),
+        natural_tokens,
         margins,
     )
 

@@ -106,26 +106,36 @@ def not_noise(measured: Measured) -> pd.DataFrame:
 def not_past_the_end(measured: Measured) -> pd.DataFrame:
     """Outputs stop before their natural end, past which a model rambles."""
     places = _places(measured)
-    if not measured.eos_ids:
-        return undecided(places, "which token ends a text is not known for this model")
-    seen = _sampled(measured)
-    past = {sha: _past_end(ids, measured.eos_ids) for sha, ids in _distinct(seen)}
-    share = seen["output_sha256"].map(past).astype(float)
-    groups = seen[CELL_OF_ARM].assign(share=share).groupby(CELL_OF_ARM, observed=True, sort=False)
-    table = places.merge(groups.mean().reset_index(), on=CELL_OF_ARM, how="left")
-    if measured.engine == "llamacpp":  # ignore_eos forbids the token, so its absence says nothing
-        table["share"] = table["share"].where(table["share"] > 0)
+    if measured.natural_tokens is not None:
+        asked = float(measured.experiment["workload"]["tg"])
+        past_of = {name: _past_natural(asked, own) for name, own in measured.natural_tokens.items()}
+        # A guided class is not asked: its outputs end where its schema does.
+        share = places["prompt_class"].astype(str).map(past_of).astype(float).fillna(0.0)
+        table, unknown = places.assign(share=share), ""
+    elif not measured.eos_ids:
+        return undecided(places, "which token ends a text is not known, or this engine never emits it")
+    else:
+        seen = _sampled(measured)
+        past = {sha: _past_end(ids, measured.eos_ids) for sha, ids in _distinct(seen)}
+        share = seen["output_sha256"].map(past).astype(float)
+        groups = seen[CELL_OF_ARM].assign(share=share).groupby(CELL_OF_ARM, observed=True, sort=False)
+        table, unknown = places.merge(groups.mean().reset_index(), on=CELL_OF_ARM, how="left"), UNSEEN
     return findings(
         table,
         table["share"],
         table["share"] == 0,
         holds="no output goes past its natural end",
         fails=lambda row: (
-            f"{row.share:.0%} of the tokens come after an end-of-text token: acceptance there is not that of answers; "
-            "ask for fewer tokens, or take prompts with longer answers"
+            f"{row.share:.0%} of the tokens come after the text's natural end: acceptance there is not that of "
+            "answers; ask for fewer tokens, or take prompts with longer answers"
         ),
-        unknown="this engine never emits the end-of-text token under ignore_eos, or " + UNSEEN,
+        unknown=unknown,
     )
+
+
+def _past_natural(asked: float, natural: Sequence[int | None]) -> float:
+    """Share of tokens past the natural end, where answers of these lengths (None: longer) go on to `asked` tokens."""
+    return float(np.mean([0.0 if own is None else max(0.0, 1 - own / asked) for own in natural]))
 
 
 def _past_end(ids: Sequence[int], eos: Sequence[int]) -> float:
