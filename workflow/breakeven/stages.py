@@ -1,6 +1,7 @@
 """Entry points of the analysing rules: `python -m breakeven.stages STAGE ...`. Read tables, call analysis, write.
 
-Nothing here starts a server or opens a socket; all of it can be run again on stored launches.
+Nothing here starts a server or opens a socket; all of it can be run again on stored launches. Every stage is a process
+of its own, and statistics take most of a second to import: the stages that need them import them.
 """
 
 import json
@@ -14,14 +15,8 @@ import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis import cells as reduce
-from breakeven.analysis import checks as checking
 from breakeven.analysis import lossless
-from breakeven.analysis.bandwidth import against_time, draft_bytes, model_bytes
 from breakeven.analysis.gather import batches, gather
-from breakeven.analysis.stored import numbers_from_json, numbers_to_json
-from breakeven.analysis.traffic import Bandwidth
-from breakeven.analysis.verdict import fit as fit_cells
-from breakeven.analysis.verdict import verdict as judge
 from breakeven.analysis.warmup import late_compiles
 from breakeven.config import context_tokens, on_host
 from breakeven.engine.facts import COMPILING
@@ -58,6 +53,8 @@ def acceptance(
     home: str, look: str, traffic: str, margins: str, cells: str, prompts: str, checks: str, gates: str
 ) -> None:
     """Every launch up to a look -> counts per cell and prompt, checks, and the gates of every stored log."""
+    from breakeven.analysis import checks as checking
+
     folder, rounds = Path(home), int(look)
     experiment, model = read_json(folder / "experiment.json"), read_json(Path(traffic))
     launches = _launches(folder, experiment, rounds)
@@ -117,6 +114,9 @@ def fit(
     out: str,
 ) -> None:
     """Step costs, a + b*N and what follows from them, cell by cell."""
+    from breakeven.analysis.stored import numbers_to_json
+    from breakeven.analysis.verdict import fit as fit_cells
+
     spec = read_json(Path(experiment))
     for arm, seconds in read_json(Path(gates))["drafting_s"].items():
         spec["arms"][arm]["drafting_s"] = seconds
@@ -134,6 +134,8 @@ def fit(
 
 def traffic(experiment: str, verified: str, out: str) -> None:
     """Bytes of a decode step, from the headers of the baseline's model where this machine can read it."""
+    from breakeven.analysis.bandwidth import model_bytes
+
     spec = read_json(Path(experiment))
     facts = read_json(Path(verified))["facts"]["facts"]
     server = spec["arms"][spec["baseline"]]["server"]
@@ -145,6 +147,8 @@ def traffic(experiment: str, verified: str, out: str) -> None:
 
 def _draft_bytes(spec: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
     """Bytes that one draft pass of each arm reads that drafts with a model."""
+    from breakeven.analysis.bandwidth import draft_bytes
+
     for name, arm in spec["arms"].items():
         if arm["n_spec"] and not arm["free_drafts"]:
             server, separate = arm["server"], arm["draft_model"]
@@ -164,6 +168,11 @@ def verdict(
     out: str,
 ) -> None:
     """One verdict per arm, depth and class; one per configuration."""
+    from breakeven.analysis.bandwidth import against_time
+    from breakeven.analysis.stored import numbers_from_json
+    from breakeven.analysis.traffic import Bandwidth
+    from breakeven.analysis.verdict import verdict as judge
+
     gated, spec = read_json(Path(gates)), read_json(Path(experiment))
     result = judge(
         spec | {"recorded_tok_s": _recorded_tok_s(spec["name"])},
