@@ -257,7 +257,7 @@ def test_prefill_regression_is_a_finding_of_its_own():
 def test_drift_and_small_workloads_are_said():
     found = judged(simulate(arms(CHEAP), n_prompts=3, drift_per_round=0.05))
     assert any("changed by" in words for words in found.warnings)
-    assert any("3 prompts a class" in words for words in found.limitations)
+    assert any("3 of 12 prompts" in words for words in found.limitations)
 
 
 def test_b_far_from_its_bytes_asks_for_an_explanation():

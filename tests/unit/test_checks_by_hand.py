@@ -303,7 +303,7 @@ CASES: dict[str, tuple[str, Case, str]] = {
     "not_looping": ("vllm", loops, "loop"),
     "not_noise": ("vllm", noise, "noise"),
     "not_past_the_end": ("vllm", past_the_end, "natural end"),
-    "enough_prompts": ("vllm", few_prompts, "3 prompts"),
+    "enough_prompts": ("vllm", few_prompts, "3 of 12 prompts"),
     "enough_tokens": ("short", lambda given: None, "256 wanted"),
     "drafter_forgets": ("vllm", remembers, "remembers"),
     "alone_inside": ("vllm", somebody_else, "somebody else"),

@@ -65,7 +65,9 @@ def test_time_and_disk_left_follow_from_the_launches_on_record(tmp_path):
     """23 launches of 24 are left after one of 5 s."""
     folder = tmp_path / "mtp_ab/base/1"
     folder.mkdir(parents=True)
-    (folder / "launch.json").write_text(json.dumps({"started_at": 100.0, "ended_at": 105.0}))
+    (folder / "launch.json").write_text(
+        json.dumps({"status": "measured", "started_at": 100.0, "ended_at": 105.0})
+    )
     found = estimate(config.experiment(MTP_AB), tmp_path)
     assert found.seconds_left == 23 * 5
     assert found.bytes_left == 23 * (folder / "launch.json").stat().st_size

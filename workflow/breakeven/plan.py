@@ -15,9 +15,9 @@ from typing import Any
 from breakeven import config
 from breakeven.config import context_tokens
 from breakeven.errors import BreakevenError
-from breakeven.files import read_json
 from breakeven.launch import LOCALHOST, program
 from breakeven.measure.workload import Workload, check_context, plan, read_workload
+from breakeven.progress import durations_s
 from breakeven.runtime import port
 
 
@@ -49,7 +49,7 @@ def estimate(spec: Mapping[str, Any], results: Path) -> Estimate:
     requests, prompt, completion = requests_of(read_workload(spec["workload"], Path()), spec["seed"])
     own = results / spec["name"]
     done = [*own.glob("*/bring_up.json"), *own.glob("*/*/launch.json")]
-    durations = [end - start for start, end in map(_times, done)]
+    durations = durations_s(done)
     sizes = [_bytes(path.parent) for path in own.glob("*/*/launch.json")]
     left = max(planned - len(done), 0)
     basis = (
@@ -65,11 +65,6 @@ def estimate(spec: Mapping[str, Any], results: Path) -> Estimate:
         bytes_left=int(median(sizes) * left) if sizes else None,
         basis=basis,
     )
-
-
-def _times(launch: Path) -> tuple[float, float]:
-    record = read_json(launch)
-    return record["started_at"], record["ended_at"]
 
 
 def _bytes(folder: Path) -> int:

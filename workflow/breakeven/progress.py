@@ -13,8 +13,8 @@ LAUNCHES_VARIABLE = "BREAKEVEN_LAUNCHES"
 
 def outlook(experiment: str, results: Path = Path("results")) -> str:
     """In words: `launch 7 of 24, about 95 s left`; less when it is not known."""
-    brought_up = _durations(sorted(results.glob(f"{experiment}/*/bring_up.json")))
-    measured = _durations(sorted(results.glob(f"{experiment}/*/*/launch.json")))
+    brought_up = durations_s(sorted(results.glob(f"{experiment}/*/bring_up.json")))
+    measured = durations_s(sorted(results.glob(f"{experiment}/*/*/launch.json")))
     done = len(brought_up) + len(measured)
     asked = json.loads(os.environ.get(LAUNCHES_VARIABLE, "{}")).get(experiment)
     if asked is None:
@@ -38,6 +38,7 @@ def last_ended_at(results: Path = Path("results")) -> float | None:
     return max((read_json(path)["ended_at"] for path in records), default=None)
 
 
-def _durations(launches: Sequence[Path]) -> list[float]:
+def durations_s(launches: Sequence[Path]) -> list[float]:
+    """How long launches took, by their records; one that was refused took nothing and tells nothing."""
     records = [read_json(path) for path in launches]
     return [record["ended_at"] - record["started_at"] for record in records if record["status"] != "refused"]

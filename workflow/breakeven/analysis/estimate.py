@@ -51,7 +51,7 @@ def mean_t(values: Sequence[float] | np.ndarray, alpha: float, what: str) -> Est
     if known.size == 0:
         return absent(f"no {what} has a value")
     if known.size == 1:
-        return point(float(known[0]), f"one {what}: no interval")
+        return point(float(known[0]), f"one {what} alone")
     half = float(stats.t.ppf(1 - alpha / 2, known.size - 1) * known.std(ddof=1) / math.sqrt(known.size))
     return symmetric(float(known.mean()), half)
 

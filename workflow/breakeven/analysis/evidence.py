@@ -197,7 +197,7 @@ def small_workload(cells: pd.DataFrame, prompts: pd.DataFrame) -> list[str]:
         fewest = int(prompts.groupby(["arm", "depth", "prompt_class"])["prompt"].nunique().min())
         if fewest < FEW_PROMPTS:
             found.append(
-                f"{fewest} prompts a class ({FEW_PROMPTS} wanted): intervals are the machine's, not the workload's"
+                f"{fewest} of {FEW_PROMPTS} prompts wanted a class: intervals are the machine's, not the workload's"
             )
     counted = cells[cells["requests"].notna() & (cells["requests"] > 0)]
     if not counted.empty:

@@ -153,7 +153,7 @@ def enough_prompts(measured: Measured) -> pd.DataFrame:
         table["prompts"] >= FEW_PROMPTS,
         holds=f"{FEW_PROMPTS} prompts a class or more",
         fails=lambda row: (
-            f"{row.prompts} prompts, {FEW_PROMPTS} wanted: acceptance is that of these prompts, not of the class; "
+            f"{row.prompts} of {FEW_PROMPTS} prompts wanted: acceptance is that of these, not of the class; "
             f"raise workload.prompts.{row.prompt_class}.count"
         ),
     )
