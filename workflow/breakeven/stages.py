@@ -16,7 +16,7 @@ import pandas as pd
 from breakeven import tables
 from breakeven.analysis import cells as reduce
 from breakeven.analysis import lossless
-from breakeven.analysis.gather import batches, gather
+from breakeven.analysis.gather import gather
 from breakeven.analysis.warmup import late_compiles
 from breakeven.config import context_tokens, on_host
 from breakeven.engine.facts import COMPILING
@@ -25,7 +25,6 @@ from breakeven.engine.registry import ENGINES
 from breakeven.errors import BreakevenError
 from breakeven.files import read_json, write_json, write_text
 from breakeven.verify.again import Logs, gates_of
-from breakeven.workers import workers
 
 MEASURED = "measured"
 
@@ -84,9 +83,7 @@ def acceptance(
     reset = {(row["arm"], row["round"]) for row in found if row["check"] == RESET and row["passed"] is False}
     keys = zip(launches["arm"], launches["round"], strict=True)
     sound, name = launches[[key not in reset for key in keys]], experiment["name"]
-    measured = batches([folder / arm / str(n) for arm, n in zip(sound["arm"], sound["round"], strict=True)])
-    with workers(len(measured)) as across:
-        per_request = gather(measured, across)
+    per_request = gather([folder / arm / str(n) for arm, n in zip(sound["arm"], sound["round"], strict=True)])
     tables.write(reduce.cells(per_request, sound, name), Path(cells), reduce.CELLS)
     tables.write(reduce.prompts(per_request, sound, name), Path(prompts), reduce.PROMPTS)
     write_json(Path(gates), gates_of(folder, experiment, launches, logs) | {"drafting_s": _drafting_s(logs)})

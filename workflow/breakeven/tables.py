@@ -28,6 +28,9 @@ def _key(name: str, kind: pa.DataType, what: str) -> pa.Field:
     return _field(name, kind, what, source="experiment", null=False)
 
 
+COMPRESSION = "snappy"
+"""A launch's tables are small: zstd makes them 5 to 15 % smaller and takes twice as long to read."""
+
 OK = "ok"
 """Status of a request or launch that may be analysed."""
 
@@ -276,7 +279,7 @@ def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Pat
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise BreakevenError(f"{path}: rows do not fit the table's schema: {error}") from error
     with whole(path) as part:
-        pq.write_table(table, part, compression="zstd")
+        pq.write_table(table, part, compression=COMPRESSION)
 
 
 def rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:

@@ -4,9 +4,8 @@ Only the columns that are counted are read, and counters are differenced batch b
 lie in memory as counters.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -18,18 +17,13 @@ from breakeven.errors import BreakevenError
 LAUNCHES_AT_ONCE = 500
 
 
-def batches(folders: Sequence[Path]) -> list[Sequence[Path]]:
-    """Launch folders, LAUNCHES_AT_ONCE together."""
-    return [folders[start : start + LAUNCHES_AT_ONCE] for start in range(0, len(folders), LAUNCHES_AT_ONCE)]
+def gather(folders: Sequence[Path]) -> pd.DataFrame:
+    """Rows of `per_request` for every launch folder (requests.parquet, counters.parquet), in the order given.
 
-
-def gather(launches: Sequence[Sequence[Path]], across: Callable[..., Iterable[Any]] = map) -> pd.DataFrame:
-    """Rows of `per_request` for batches of launch folders (requests.parquet, counters.parquet), in the order given.
-
-    `across` maps over the batches. Raises BreakevenError naming a table that is missing or torn, and when a counter
-    went backwards.
+    Raises BreakevenError naming a table that is missing or torn, and when a counter went backwards.
     """
-    parts = list(across(_batch, launches))
+    starts = range(0, len(folders), LAUNCHES_AT_ONCE)
+    parts = [_batch(folders[start : start + LAUNCHES_AT_ONCE]) for start in starts]
     if not parts:
         return per_request(
             pd.DataFrame(columns=list(REQUEST_COLUMNS)), pd.DataFrame(columns=list(COUNTER_COLUMNS))
