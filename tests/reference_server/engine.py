@@ -10,7 +10,20 @@ from threading import Lock
 from reference_server import vocabulary
 from reference_server.cache import BlockCache, NoCache, PrefixCache, SlotCache
 from reference_server.faults import Faults
-from reference_server.truth import Event, Step, Truth, completion, events, runners_up, simulate, step_ends_s
+from reference_server.truth import (
+    MAX_N,
+    Event,
+    Step,
+    Truth,
+    completion,
+    events,
+    runners_up,
+    simulate,
+    step_ends_s,
+)
+
+REMEMBERED_TOKENS = 16
+"""A text is known again by so many tokens at its end: salts stand at its start."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,7 @@ class Engine:
         self._seen = 0
         self._finished = 0
         self._failures_left = faults.http_500
+        self._answered: set[tuple[int, ...]] = set()
         self._lock = Lock()
         self._cache: PrefixCache = NoCache()
         if truth.prefix_cache and block_cache:
@@ -140,13 +154,18 @@ class Engine:
 
     def plan(self, request: Generation, arrived: float) -> Plan:
         """What will happen to a request that arrived at this monotonic time."""
+        if self.faults.prompt_limit is not None:
+            request = replace(request, prompt=request.prompt[-self.faults.prompt_limit :])
         truth = self.effective
         ids, stopped = self._completion(request)
         with self._lock:
+            if self.faults.remembers and tuple(request.prompt[-REMEMBERED_TOKENS:]) in self._answered:
+                truth = replace(truth, acceptance=(1.0,) * MAX_N)
             cached = self._cache.match(request.prompt) if request.cache_prompt else 0
             if truth.cooling_s:
                 self._busy_s *= exp(-max(0.0, arrived - self._idle_since) / truth.cooling_s)
             busy_s, engine = self._busy_s, self._seen % truth.engines
+            cold = self.faults.cold if self._seen < self.faults.cold_requests else 1.0
             self._seen += 1
         steps = simulate(truth, request.prompt, len(ids), cut_last_draft=self._cut_last_draft)
         ends = step_ends_s(
@@ -154,7 +173,7 @@ class Engine:
             steps,
             prompt_tokens=len(request.prompt),
             cached=cached,
-            launch=self.launch_factor,
+            launch=self.launch_factor * cold,
             age_s=arrived - self._born,
             busy_s=busy_s,
         )
@@ -180,6 +199,8 @@ class Engine:
                 counters.requests += 1
                 self._add_foreign(counters, self.faults.other_traffic)
             self._cache.store([*plan.request.prompt, *plan.ids])
+            if plan.steps:
+                self._answered.add(tuple(plan.request.prompt[-REMEMBERED_TOKENS:]))
             self._busy_s += sent.last_s
             self._idle_since = time.monotonic()
             self._finished += 1
@@ -209,7 +230,13 @@ class Engine:
         stopped = stop is not None and stop <= tokens
         if stopped and stop is not None:
             tokens = stop
-        ids = completion(request.prompt, tokens, natural_tokens=truth.natural_tokens, loop=faults.loops_after)
+        ids = completion(
+            request.prompt,
+            tokens,
+            natural_tokens=truth.natural_tokens,
+            loop=faults.loops_after,
+            words=truth.words,
+        )
         if stopped and ids:
             ids[-1] = vocabulary.EOS
         if faults.diverges_at is not None:

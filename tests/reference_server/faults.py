@@ -43,6 +43,14 @@ class Faults:
     """completion tokens from this one on (0-based) differ from every other arm's"""
     loops_after: int = 0
     """the completion repeats its first so many tokens for ever"""
+    prompt_limit: int | None = None
+    """longer prompts are cut to their last so many tokens, without a word"""
+    cold_requests: int = 0
+    """so many generation requests are slower than the later ones, as while kernels are compiled"""
+    cold: float = 2.0
+    """factor on every time of a cold request"""
+    remembers: bool = False
+    """the drafter knows the answer to a text that was answered before, and all its drafts are accepted"""
 
 
 NO_FAULTS = Faults()

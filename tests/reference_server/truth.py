@@ -72,6 +72,8 @@ class Truth:
     """tokens of prompt and completion together"""
     natural_tokens: int = 0
     """place of the end-of-text token in every completion; 0 for none"""
+    words: int = WORDS
+    """different words that completions are made of; a text repeats its words, noise has new ones"""
     near_tie_at: int | None = None
     """place in every completion (0-based) where the two best tokens are all but equally likely"""
 
@@ -115,6 +117,8 @@ class Truth:
         for name in ("t0_s", "pp_per_s", "block", "engines", "first_event_tokens", "buffered_events"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, wanted above 0")
+        if not 0 < self.words <= WORDS:
+            raise ValueError(f"words is {self.words}, wanted 1..{WORDS}")
 
     @property
     def survival(self) -> tuple[float, ...]:
@@ -177,14 +181,17 @@ def conditional(survival: Sequence[float]) -> tuple[float, ...]:
     return tuple(s / before if before else 0.0 for s, before in pairs)
 
 
-def completion(prompt: Sequence[int], tokens: int, *, natural_tokens: int = 0, loop: int = 0) -> list[int]:
+def completion(
+    prompt: Sequence[int], tokens: int, *, natural_tokens: int = 0, loop: int = 0, words: int = WORDS
+) -> list[int]:
     """Token ids of the completion: a fixed function of the prompt, a longer one starts with a shorter one.
 
-    `natural_tokens` puts the end-of-text token there; `loop` repeats the first so many tokens for ever.
+    `natural_tokens` puts the end-of-text token there; `loop` repeats the first so many tokens for ever; `words` is
+    the number of different words.
     """
     length = min(tokens, loop) if loop else tokens
     raw = struct.unpack(f"<{length}I", hashlib.shake_256(b"completion" + _key(prompt)).digest(4 * length))
-    ids = [FIRST_WORD + value % WORDS for value in raw]
+    ids = [FIRST_WORD + value % words for value in raw]
     if loop and ids:
         ids = [ids[i % length] for i in range(tokens)]
     if 0 < natural_tokens <= tokens:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from breakeven.analysis.cost import fit_line, impossible_everywhere
-from truth_report import checks, mi210, recovery
+from truth_report import mi210, recovery
 from truth_report.experiment import BASE, DIALECTS, document, measured, reduced, resolved
 from truth_report.page import page
 
@@ -35,9 +35,3 @@ def test_an_event_counter_finds_impossible_what_the_pipeline_sees_win():
     costs = [math.exp(log_s[f"n{n}"] - log_s[BASE]) for n in mi210.NS]
     line = fit_line(mi210.NS, costs)
     assert line.a == pytest.approx(mi210.TRUE["a"], rel=LOADED) and not impossible_everywhere(line.a, line.b)
-
-
-def test_every_fault_of_the_report_names_checks_that_exist():
-    known = {check.name for check in checks.REGISTRY}
-    for case in checks.CASES:
-        assert set(case.fires) <= known, case.fault

@@ -3,7 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,14 @@ READ_TIMEOUT_S = 10.0
 BASE = "base"
 
 
-def drafting(dialect: str, n: int) -> dict[str, Any]:
-    """Flags with which an arm of this engine asks for n draft tokens a step."""
+NGRAM = {"spec-type": "ngram-simple"}
+"""llama.cpp's flag for a drafter without weights, whose drafts have no fixed length."""
+
+
+def drafting(dialect: str, n: int | Mapping[str, Any]) -> dict[str, Any]:
+    """Flags with which an arm of this engine asks for n draft tokens a step, or the flags themselves."""
+    if isinstance(n, Mapping):
+        return dict(n)
     if n == 0:
         return {}
     if dialect == "vllm":
@@ -43,13 +49,13 @@ def drafting(dialect: str, n: int) -> dict[str, Any]:
 
 def document(
     dialect: str,
-    arms: Mapping[str, int | str],
+    arms: Mapping[str, int | str | Mapping[str, Any]],
     workload: Mapping[str, Any],
     rounds: int | str,
     server: Mapping[str, Any] | None = None,
     program: Sequence[str] = ("reference_server",),
 ) -> dict[str, Any]:
-    """An experiment file. `arms`: name -> draft length, or the name of the arm that it repeats."""
+    """An experiment file. `arms`: name -> draft length, flags, or the name of the arm that it repeats."""
     patches = {
         name: {"repeat_of": what} if isinstance(what, str) else {"args": drafting(dialect, what)}
         for name, what in arms.items()
@@ -107,14 +113,16 @@ def launch(
     slot: int = 0,
     *,
     seed: int | None = None,
+    first: int | None = None,
     between: Callable[[str], None] | None = None,
 ) -> Launch:
-    """All planned requests of one launch against a server that is up, through the pipeline's sweep.
+    """The planned requests of one launch against a server that is up, through the pipeline's sweep.
 
-    `between` is called with the URL after the first half of the requests. A server that fails leaves the rows so far.
+    `first`: only so many. `between` is called with the URL after half of them. A server that fails leaves the rows
+    so far.
     """
     work: Workload = read_workload(spec["workload"])
-    planned: Sequence[Request] = plan(work, spec["seed"] if seed is None else seed, round)
+    planned: Sequence[Request] = plan(work, spec["seed"] if seed is None else seed, round)[:first]
     rows, started = sweep.Rows(), time.time()
     keys = {"experiment": spec["name"], "arm": arm, "round": round, "slot": slot}
     half = len(planned) // 2 if between else len(planned)
@@ -166,6 +174,17 @@ def frame(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFrame:
     return read
 
 
+@dataclass(frozen=True)
+class Tables:
+    """What checks look at: the tables of some launches, one below the other."""
+
+    requests: pd.DataFrame
+    events: pd.DataFrame
+    counters: pd.DataFrame
+    telemetry: pd.DataFrame
+    launches: pd.DataFrame
+
+
 def launch_table(launches: Sequence[Launch], spec: Mapping[str, Any]) -> pd.DataFrame:
     """Launches as the analysing rules describe them."""
     return pd.DataFrame(
@@ -186,17 +205,9 @@ def launch_table(launches: Sequence[Launch], spec: Mapping[str, Any]) -> pd.Data
     )
 
 
-def check(
-    launches: Sequence[Launch],
-    spec: Mapping[str, Any],
-    step_bytes: Mapping[str, float] | None = None,
-    n_ctx: int | None = None,
-) -> list[dict[str, Any]]:
-    """Rows of the pipeline's checks on these launches."""
-    table = launch_table(launches, spec)
-    if n_ctx is not None:
-        table = table.assign(n_ctx=n_ctx)
-    parts = (
+def tables_of(launches: Sequence[Launch], spec: Mapping[str, Any]) -> Tables:
+    """Launches as the analysing rules read them; no telemetry."""
+    requests, events, counters = (
         frame([row for one in launches for row in getattr(one.rows, name)], schema)
         for name, schema in (
             ("requests", tables.REQUESTS),
@@ -204,15 +215,29 @@ def check(
             ("counters", tables.COUNTERS),
         )
     )
+    return Tables(requests, events, counters, frame([], tables.TELEMETRY), launch_table(launches, spec))
+
+
+def check(
+    seen: Tables,
+    spec: Mapping[str, Any],
+    step_bytes: Mapping[str, float] | None = None,
+    registry: Iterable[checking.Check] = checking.REGISTRY,
+) -> list[dict[str, Any]]:
+    """Rows of the pipeline's checks on these tables."""
     return checking.run(
-        *parts, frame([], tables.TELEMETRY), table, spec, step_bytes=step_bytes, eos_ids=(EOS,)
+        *(seen.requests, seen.events, seen.counters, seen.telemetry, seen.launches),
+        spec,
+        step_bytes=step_bytes,
+        eos_ids=(EOS,),
+        registry=registry,
     )
 
 
 def judged(launches: Sequence[Launch], spec: Mapping[str, Any], look: int, *, checked: bool = True) -> Judged:
     """Cells, checks and verdict, as the rules acceptance, fit and verdict make them; without checks if so asked."""
     cells, prompts = reduced(launches, spec)
-    rows = check(launches, spec) if checked else []
+    rows = check(tables_of(launches, spec), spec) if checked else []
     verdict = judge(
         spec,
         cells,

@@ -117,19 +117,18 @@ def cost(found: Section) -> dict[str, Markdown]:
 
 def checks(found: Section) -> dict[str, Markdown]:
     """Faults against checks, and every check."""
-    faults = Table(["fault of a real server", "engine", "arm", "must fire", "fired", "fired besides"])
+    faults = Table(["fault", "how", "engine", "arm", "must fire", "fired", "fired besides"])
     for row in found["rows"]:
         fired = "no: " + ", ".join(row["missed"]) if row["missed"] else "yes"
         faults.add(
-            row["fault"], row["engine"], row["arm"], _names(row["fires"]), fired, _names(row["also"]) or "-"
+            *(row["fault"], row["how"], row["engine"], row["arm"]),
+            *(_names(row["fires"]), fired, _names(row["also"]) or "-"),
         )
-    every = Table(["check", "severity", "fires on", "silent without it"])
+    every = Table(["check", "severity", "fires on", "how", "passes without it"])
     for row in found["checks"]:
-        silent = "yes" if all(row["silent"].values()) else "no"
-        if row["check"] in found["small"]:
-            silent = "no: this workload is small"
         every.add(
-            row["check"], row["severity"], row["fault"] or "no fault of a server; shown in tests", silent
+            *(row["check"], row["severity"], row["fault"] or "-", row["how"] or "-"),
+            "yes" if row["silent"] else "no",
         )
     return {"faults": faults.markdown(), "every": every.markdown()}
 

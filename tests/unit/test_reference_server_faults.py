@@ -138,3 +138,30 @@ def test_an_arm_diverges_or_loops() -> None:
     with served(Truth(**QUICK), "vllm", Faults(loops_after=8)) as client:
         ids = vllm(client).ids()
     assert ids == ids[:8] * 8
+
+
+def test_a_prompt_is_cut_without_a_word() -> None:
+    with served(Truth(**QUICK), "vllm", Faults(prompt_limit=30)) as client:
+        seen = vllm(client)
+    assert seen.usage()["prompt_tokens"] == 30 and len(seen.ids()) == 64
+
+
+def test_the_first_requests_are_cold() -> None:
+    with served(Truth(**QUICK), "vllm", Faults(cold_requests=1, cold=8.0)) as client:
+        first, later = vllm(client, tokens=16), vllm(client, tokens=16)
+    assert first.window_s() > 4 * later.window_s()
+
+
+def test_a_drafter_remembers_a_text_whatever_stands_before_it() -> None:
+    with served(Truth(n=3, acceptance=(0.2,) * 3, **QUICK), "llamacpp", Faults(remembers=True)) as client:
+        first, other, again = (
+            llamacpp(client, prompt).timings()["draft_n_accepted"]
+            for prompt in (PROMPT, PROMPT[::-1], [700, *PROMPT])
+        )
+    assert again > 2 * max(first, other)
+
+
+def test_texts_repeat_their_words() -> None:
+    with served(Truth(words=5, **QUICK), "vllm") as client:
+        ids = vllm(client).ids()
+    assert len(set(ids)) == 5 and ids == completion(PROMPT, 64, words=5)
