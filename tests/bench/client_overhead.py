@@ -18,7 +18,7 @@ from reference_server import Truth, reference_process
 
 PROMPT_TOKENS = (16, 128, 1024, 8192, 32_768, 131_072)
 REQUESTS = 11
-TTFT_S = (0.02, 5e-6)
+TTFT_S = (0.02, 1.5e-6)
 """Time to first token, fixed and per prompt token: longer than the server, in Python, needs to read the prompt."""
 INTAKE_TOKENS = 20_000
 READ_TIMEOUT_S = 30.0

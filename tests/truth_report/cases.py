@@ -188,11 +188,11 @@ CASES = (
         faults=Faults(cold_requests=3, cold=8.0),
     ),
     Case(
-        "first measured request takes twice as long",
+        "first measured request takes 3 times as long",
         ("settled",),
         "llamacpp",
         scene="rounds",
-        faults=Faults(cold_requests=3, cold=2.0),
+        faults=Faults(cold_requests=3, cold=3.0),
     ),
     Case(
         "first launch of a round 30 % slower",

@@ -16,7 +16,7 @@ from truth_report.experiment import BASE, document
 from truth_report.figure import Figure, section
 
 REPOSITORY = Path(__file__).parents[2]
-WORKLOAD = {"pp": 128, "tg": 385, "depths": [0], "reps": 4, "warmup": 2}
+WORKLOAD = {"pp": 128, "tg": 193, "depths": [0], "reps": 4, "warmup": 2}
 TRUTH = {"t0_s": 0.002, "ttft_s": 0.01}
 STARTUP_S = 1.0
 MINUTE_S, SHARE = 60.0, 0.05

@@ -9,6 +9,7 @@ from scipy import stats
 
 from breakeven.analysis.looks import FIXED_ALPHA, LOOKS
 from breakeven.analysis.noise import same_arm_test
+from truth_report.cores import on_cores
 from truth_report.experiment import BASE, Launch, document, judged, launch, numbers, resolved
 from truth_report.figure import Figure, section
 from truth_report.fleet import fleet
@@ -35,15 +36,14 @@ def run(trials: int = TRIALS) -> dict[str, Any]:
     twin, rival = (
         resolved(document("vllm", {BASE: 0, TWIN: second}, WORKLOAD, "auto"), "same") for second in (BASE, 0)
     )
-    p_values: list[float] = []
-    verdicts: Counter[str] = Counter()
-    for first in range(0, trials, AT_ONCE):
-        for launches in _launches(twin, range(first, min(first + AT_ONCE, trials))):
-            as_twin, as_rival = (
-                judged(launches, spec, ROUNDS, checked=False).verdict for spec in (twin, rival)
-            )
-            p_values.append(as_twin["cells"][0]["same_arm_p"])
-            verdicts[numbers(as_rival, TWIN)["verdict"]["verdict"]] += 1
+    measured = [
+        launches
+        for first in range(0, trials, AT_ONCE)
+        for launches in _launches(twin, range(first, min(first + AT_ONCE, trials)))
+    ]
+    found = on_cores(_judged, [(launches, twin, rival) for launches in measured])
+    p_values = [p for p, _ in found]
+    verdicts = Counter(word for _, word in found)
     rows = [
         _row(f"A/A gate, first look of `rounds: auto` (alpha {LOOKS[ROUNDS]:g})", LOOKS[ROUNDS], p_values),
         _row(f"A/A gate, `rounds: {ROUNDS}` (alpha {FIXED_ALPHA:g})", FIXED_ALPHA, p_values),
@@ -65,6 +65,13 @@ def run(trials: int = TRIALS) -> dict[str, Any]:
         launch_sd=LAUNCH_SD,
         verdicts=dict(verdicts),
     )
+
+
+def _judged(given: tuple[list[Launch], Mapping[str, Any], Mapping[str, Any]]) -> tuple[float, str]:
+    """(p of the gate with the second arm as a twin, verdict on it as a rival) of one trial."""
+    launches, *specs = given
+    as_twin, as_rival = (judged(launches, spec, ROUNDS, checked=False).verdict for spec in specs)
+    return as_twin["cells"][0]["same_arm_p"], numbers(as_rival, TWIN)["verdict"]["verdict"]
 
 
 def _row(what: str, alpha: float, p_values: Sequence[float]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ Tokens are counted from token ids or the server's own count, never from events: 
 servers, one token on others, and none of it on a third (Method 1.1).
 """
 
+import functools
 import hashlib
+import ssl
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -69,12 +71,19 @@ class Sample:
     events: Sequence[TimedEvent] = field(default=(), repr=False)
 
 
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Certificates, read once: httpx would read them for every client, for http too."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
 def open_client(base_url: str, read_timeout_s: float) -> httpx.Client:
     """HTTP/1.1 client with one kept connection: no request pays for a handshake after the first."""
     return httpx.Client(
         base_url=base_url,
         timeout=httpx.Timeout(read_timeout_s, connect=10.0),
         limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=3600),
+        verify=_trusted(),
         trust_env=False,
     )
 
