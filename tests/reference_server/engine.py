@@ -79,7 +79,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Sent:
-    """When the first and the last token really left, in seconds since the request's arrival."""
+    """When the first and the last token were there, in seconds since the request's arrival: when they really left, or
+    when the first was ready, if it was held back."""
 
     first_s: float
     last_s: float

@@ -186,7 +186,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
             last_s = time.monotonic() - self.arrived
             self._send(payload)
-            first_s = first_s or last_s
+            first_s = first_s or (last_s if step < 0 else plan.ends_s[0])
             self._count(plan, counted, step)
             counted = step
             if faults.dies_after_tokens is not None and sent_tokens >= faults.dies_after_tokens:

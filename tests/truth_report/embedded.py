@@ -57,12 +57,13 @@ def _measured(spec: dict[str, Any], arm: str) -> list[dict[str, Any]]:
 
 
 def _row(arm: str, depth: int, requests: list[dict[str, Any]]) -> dict[str, Any]:
+    timed = [row for row in requests if row["decode_s"] is not None]
     return {
         "arm": arm,
         "depth": depth,
-        "requests": len(requests),
-        "client_s": median(row["decode_s"] for row in requests),
-        "server_s": median(row["server_decode_s"] for row in requests),
-        "share": median(row["decode_s"] / row["server_decode_s"] - 1 for row in requests),
+        "requests": len(timed),
+        "client_s": median(row["decode_s"] for row in timed),
+        "server_s": median(row["server_decode_s"] for row in timed),
+        "share": median(row["decode_s"] / row["server_decode_s"] - 1 for row in timed),
         "ttft_over_s": median(row["ttft_s"] - row["server_prompt_s"] for row in requests),
     }

@@ -83,10 +83,12 @@ def recovery(found: Section) -> dict[str, Markdown]:
             *(f"{row['true_pp_tok_s']:.0f}", f"{row['pp_tok_s']:.0f}"),
             *(_ms(row["true_ttft_s"]), _ms(row["ttft_over_s"]), _tg(row)),
         )
-    shapes = Table(["dialect", "stream", "true tok/s >", "found >", "error >", "TTFT over ms >", "tg"])
+    shapes = Table(
+        ["dialect", "stream", "true tok/s >", "found >", "by the clock of", "error >", "TTFT over ms >", "tg"]
+    )
     for row in [*found["shapes"], *found["chats"]]:
         shapes.add(
-            *(row["dialect"], row["what"], f"{row['true_tok_s']:.2f}", f"{row['tok_s']:.2f}"),
+            *(row["dialect"], row["what"], f"{row['true_tok_s']:.2f}", f"{row['tok_s']:.2f}", row["clock"]),
             *(_percent(row["error"]), _ms(row["ttft_over_s"]), _tg(row)),
         )
     return {"by_k": by_k.markdown(), "shapes": shapes.markdown()}

@@ -157,7 +157,7 @@ ROUNDS = Scene(
         "n3": (3, {"n": 3}),
         "ngram": (NGRAM, {"n": 3, "gate": 0.5, "acceptance": (0.4,) * 3} | FREE),
     },
-    truth=Truth(t0_s=0.0015, ttft_s=0.005, launch_noise_sd=0.003),
+    truth=Truth(t0_s=0.002, ttft_s=0.005, launch_noise_sd=0.003),
     workload={
         "pp": 40,
         "tg": 33,

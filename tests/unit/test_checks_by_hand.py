@@ -362,5 +362,15 @@ def test_answers_that_were_allowed_to_end_tell_how_much_comes_after(llamacpp, ow
     assert run(given, only="not_past_the_end")["passed"].isna().all()
 
 
+def test_without_a_decode_window_of_the_clients_the_servers_own_is_taken(llamacpp):
+    held = llamacpp.copy()
+    held.requests.loc[mtp3(held), ["decode_s", "first_event_tokens"]] = [np.nan, 8]
+    found = run(held)
+    failed = found[found["passed"] == False]  # noqa: E712
+    assert set(failed["check"]) == {"first_event"}
+    decided = found[(found["arm"] == "mtp3") & found["passed"].notna()]
+    assert {"step_not_cheaper", "not_faster_deeper", "within_bandwidth", "settled"} <= set(decided["check"])
+
+
 def test_the_rows_fit_the_table(vllm, tmp_path):
     tables.write(run(vllm), tmp_path / "checks.parquet", tables.CHECKS)

@@ -85,14 +85,25 @@ def test_a_first_event_with_several_tokens_is_counted_as_such():
     assert asked(Truth(n=0, first_event_tokens=4), "vllm").first_event_tokens == 4
 
 
-@pytest.mark.parametrize("dialect", sorted(ENGINES))
+HELD = {"n": 3, "acceptance": (1.0,) * 3, "t0_s": 0.004, "buffer_first_event": True}
+
+
 @pytest.mark.parametrize("held", [2, 8])
-def test_tokens_that_are_held_back_with_the_first_do_not_make_decoding_look_faster(dialect, held):
-    truth = Truth(n=3, acceptance=(1.0,) * 3, t0_s=0.004, buffered_events=held, buffer_first_event=True)
-    got = asked(truth, dialect, tokens=1 + 4 * 48)
+def test_steps_that_are_held_back_with_the_first_do_not_make_decoding_look_faster(held):
+    truth = Truth(buffered_events=held, **HELD)
+    got = asked(truth, "vllm", tokens=1 + 4 * 48)
     true = (truth.n + 1) / (truth.t0_s * truth.cost(truth.n))
     assert got.first_event_tokens > 1
     assert (got.completion_tokens - got.first_event_tokens) / got.decode_s == pytest.approx(true, rel=0.03)
+
+
+@pytest.mark.parametrize("held", [2, 7, 8])
+def test_where_held_back_tokens_may_cut_a_step_only_the_server_knows_the_decode_time(held):
+    truth = Truth(buffered_events=held, **HELD)
+    got = asked(truth, "llamacpp", tokens=1 + 4 * 48)
+    true = (truth.n + 1) / (truth.t0_s * truth.cost(truth.n))
+    assert got.decode_s is None and got.first_half_s is None and got.first_event_tokens > 1
+    assert (got.completion_tokens - 1) / got.server_decode_s == pytest.approx(true, rel=0.03)
 
 
 @pytest.mark.parametrize("dialect", sorted(ENGINES))

@@ -101,7 +101,13 @@ REQUESTS = pa.schema(
             source="client",
         ),
         _field("ttft_s", FLOAT, "request sent to first token", unit="s", source="client"),
-        _field("decode_s", FLOAT, "first token event to last token event", unit="s", source="client"),
+        _field(
+            "decode_s",
+            FLOAT,
+            "first token event to last burst; null where tokens were held back with the first and steps may be cut",
+            unit="s",
+            source="client",
+        ),
         _field(
             "first_half_s",
             FLOAT,

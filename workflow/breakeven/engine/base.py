@@ -92,6 +92,8 @@ class Engine(Protocol):
     """`ignore_eos` forbids the token that ends a text, so that an output does not show where it would have ended."""
     health_path: str
     metrics_path: str
+    event_per_token: bool
+    """Whether every token is an event of its own; otherwise an event is a step."""
 
     def argv(self, args: Mapping[str, Any], *, host: str, port: int) -> list[str]:
         """Command line without the program, instrumentation included."""

@@ -25,6 +25,7 @@ class LlamaCpp:
     hides_end = True
     health_path = "/health"
     metrics_path = "/metrics"
+    event_per_token = True
     counters: Mapping[str, Metric] = {
         "drafts": Metric("llamacpp:spec_decode_num_drafts"),
         "draft_tokens": Metric("llamacpp:spec_decode_num_draft_tokens"),

@@ -24,6 +24,7 @@ class Vllm:
     hides_end = False
     health_path = "/health"
     metrics_path = "/metrics"
+    event_per_token = False
     counters: Mapping[str, Metric] = {
         "drafts": Metric("vllm:spec_decode_num_drafts"),
         "draft_tokens": Metric("vllm:spec_decode_num_draft_tokens"),

@@ -163,15 +163,20 @@ def sample(recording: Recording, engine: Engine) -> Sample:
     )
     if result.prompt_tokens is not None and result.cached_tokens is not None:
         result = replace(result, computed_tokens=result.prompt_tokens - result.cached_tokens)
-    return replace(result, **_times(events))
+    return replace(result, **_times(events, engine.event_per_token))
 
 
 def _last(events: Sequence[TimedEvent], name: str) -> Any:
     return next((v for e in reversed(events) if (v := getattr(e.event, name)) is not None), None)
 
 
-def _times(events: Sequence[TimedEvent]) -> dict[str, Any]:
-    """TTFT, decode window and counts, from the events that carried tokens."""
+def _times(events: Sequence[TimedEvent], event_per_token: bool) -> dict[str, Any]:
+    """TTFT, decode window and counts, from the events that carried tokens.
+
+    The window goes from the first burst to the last: what arrives together is noted one after the other, but was
+    there together. Where tokens are events and several come with the first, they were held back, and more may have
+    been made by then that were not let go: what the window holds is not known, and there is none.
+    """
     carrying = [timed for timed in events if timed.event.kind == "token"]
     if not carrying:
         return {}
@@ -180,12 +185,13 @@ def _times(events: Sequence[TimedEvent]) -> dict[str, Any]:
     ids = tuple(token for timed in carrying for token in timed.event.token_ids)
     known = None not in counts
     starts = burst_starts(arrivals)
-    together = [count for count in counts[: starts[1] if len(starts) > 1 else None] if count is not None]
+    first = counts[: starts[1] if len(starts) > 1 else None]
+    window = len(first) == 1 or not event_per_token
     return {
         "ttft_s": arrivals[0],
-        "decode_s": arrivals[-1] - arrivals[0],
-        "first_half_s": _first_half(arrivals, counts) if known else None,  # type: ignore[arg-type]
-        "first_event_tokens": sum(together) if known else counts[0],
+        "decode_s": arrivals[starts[-1]] - arrivals[0] if window else None,
+        "first_half_s": _first_half(arrivals, counts) if known and window else None,  # type: ignore[arg-type]
+        "first_event_tokens": sum(count for count in first if count is not None) if known else counts[0],
         "token_events": len(carrying),
         "bursts": len(starts),
         "id_tokens": len(ids) if ids else None,

@@ -23,7 +23,7 @@ class Measured:
 
     `requests`, `events` and `counters` have numbers to join on, `launch` and `request`. Columns added to `requests`:
     n_spec (0: no drafts; NaN: not stated), drafting, gated, counted_<counter>, pos_<i> (accepted at each draft
-    position), and drafts, drafted, accepted by the best source there is.
+    position), and drafts, drafted, accepted, window_s (s) and window_tokens by the best source there is.
     """
 
     experiment: Mapping[str, Any]
@@ -187,13 +187,20 @@ def _differences(requests: pd.DataFrame, counters: pd.DataFrame) -> dict[str, np
 
 
 def _with_counts(requests: pd.DataFrame) -> pd.DataFrame:
-    """drafts, drafted and accepted: the request's own timings first, then the counters around it."""
+    """drafts, drafted and accepted: the request's own timings first, then the counters around it.
+
+    The decode window and its tokens: the client's, and where it has none, the server's own from the first token on.
+    """
     missing = pd.Series(np.nan, requests.index)
 
     def counted(name: str) -> pd.Series:
         return requests.get(COUNTED + name, missing)
 
+    own = requests["decode_s"].astype(float)
     return requests.assign(
+        window_s=own.fillna(requests["server_decode_s"].astype(float)),
+        window_tokens=requests["completion_tokens"]
+        - requests["first_event_tokens"].astype(float).fillna(1).where(own.notna(), 1.0),
         drafts=counted("drafts"),
         drafted=requests["draft_tokens"].astype(float).fillna(counted("draft_tokens")),
         accepted=requests["accepted_tokens"].astype(float).fillna(counted("accepted_tokens")),

@@ -22,8 +22,7 @@ PLACE = ["depth", "prompt_class"]
 def _log_token_s(measured: Measured) -> pd.DataFrame:
     """Per cell: log of the median seconds per decode token, with slot and time of the launch."""
     tg = measured.tg
-    decoded = tg["completion_tokens"] - tg["first_event_tokens"].fillna(1)
-    token_s = tg["decode_s"].where(decoded > 0) / decoded
+    token_s = tg["window_s"].where(tg["window_tokens"] > 0) / tg["window_tokens"]
     table = tg[CELL].assign(token_s=token_s).groupby(CELL, observed=True, sort=False).median().reset_index()
     table = table.assign(y=np.log(table["token_s"].where(table["token_s"] > 0))).astype({"arm": object})
     merged: pd.DataFrame = table.merge(measured.launches[[*LAUNCH, "slot", "started_at"]], on=LAUNCH)
@@ -85,8 +84,8 @@ def baseline_drift(measured: Measured) -> pd.DataFrame:
 def _first_against_later(measured: Measured) -> pd.DataFrame:
     """Per launch, cell and kind: log of the first measured request's time per token over the median of the later."""
     asked = measured.answered[measured.answered["kind"].isin([PP, TG])]
-    decoded = asked["completion_tokens"] - asked["first_event_tokens"].fillna(1)
-    per_token = (asked["decode_s"] / decoded.where(decoded > 0)).where(
+    decoded = asked["window_tokens"]
+    per_token = (asked["window_s"] / decoded.where(decoded > 0)).where(
         asked["kind"] == TG, asked["ttft_s"] / asked["computed_tokens"].fillna(asked["prompt_tokens"])
     )
     key = [*CELL, "kind"]

@@ -34,6 +34,9 @@ FEW_ROUNDS_SHARE = 0.1
 """Without three rounds for a test, only a difference of this share is called one."""
 
 
+UNTIMED = "this server gives no timings of its own, or tokens were held back so that the client has none"
+
+
 def _client_and_server(measured: Measured) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
     """Decode requests, log of the client's over the server's decode time, and their distance in seconds."""
     tg = measured.tg
@@ -64,7 +67,7 @@ def client_matches_server(measured: Measured) -> pd.DataFrame:
             f"the client's decode time is {row.share:+.1%} off the server's own: events reached the client late or "
             "joined, or the server's clock means something else; quieten this machine and measure again"
         ),
-        unknown="this server gives no timings of its own",
+        unknown=UNTIMED,
     )
 
 
@@ -84,7 +87,7 @@ def requests_disturbed(measured: Measured) -> pd.DataFrame:
             f"single requests differ from the server's own time by more than {DISTURBED_SHARE:.0%}: something held the "
             "client up; more requests or a quieter machine help"
         ),
-        unknown="this server gives no timings of its own",
+        unknown=UNTIMED,
     )
 
 
@@ -107,7 +110,7 @@ def steps_match_events(measured: Measured) -> pd.DataFrame:
         steps=steps,
         seen=tg[column].astype(float) - 1,
         n=pd.Series(1, tg.index),
-        step_s=tg["decode_s"] / steps,
+        step_s=tg["window_s"] / steps,
     )
     table = groups.agg(
         steps=("steps", _sum), seen=("seen", _sum), n=("n", "sum"), step_s=("step_s", "median")
@@ -139,8 +142,8 @@ def step_times(measured: Measured) -> pd.DataFrame:
     generated = tg["completion_tokens"] - 1.0
     lossless = generated - accepted
     steps = np.fmax(lossless, tg["drafts"].where(lossless.notna()))
-    decoded = tg["completion_tokens"] - tg["first_event_tokens"].fillna(1)
-    seconds: pd.Series = tg["decode_s"].where(decoded > 0) / decoded * generated / steps
+    decoded = tg["window_tokens"]
+    seconds: pd.Series = tg["window_s"].where(decoded > 0) / decoded * generated / steps
     table = by_cell(tg, step_s=seconds).median().reset_index()
     logs: pd.DataFrame = table.assign(log_s=np.log(table["step_s"].where(table["step_s"] > 0)))
     return logs

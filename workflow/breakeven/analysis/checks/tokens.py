@@ -218,7 +218,8 @@ def first_event(measured: Measured) -> pd.DataFrame:
         holds="the first event carries one token",
         fails=lambda row: (
             "several tokens came with the first: it was held back, so TTFT is late and holds decode steps; decode "
-            "rates leave these tokens out, but do not compare TTFT with another server's"
+            "rates leave these tokens out or stand on the server's own clock, but do not compare TTFT with another "
+            "server's"
         ),
         unknown="the tokens of the first event are not told",
     )
