@@ -7,7 +7,18 @@ import sys
 import time
 from pathlib import Path
 
-SECTIONS = ("recovery", "cost", "checks", "same", "mi210", "drift", "overhead", "embedded", "harness")
+SECTIONS = (
+    "recovery",
+    "cost",
+    "checks",
+    "outputs",
+    "same",
+    "mi210",
+    "drift",
+    "overhead",
+    "embedded",
+    "harness",
+)
 
 
 def main(what: str, out: str, *sections: str) -> None:

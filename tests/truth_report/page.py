@@ -180,6 +180,27 @@ def mi210(found: Section) -> dict[str, Markdown]:
     return {"arms": table.markdown(), "prefill": prefill.markdown()}
 
 
+def outputs(found: Section) -> dict[str, Markdown]:
+    """Arms by how their outputs leave the baseline's."""
+    arms = Table(["dialect", "arm", "parts at token >", "true margin >", "found >", "said to be", ""])
+    for row in found["rows"]:
+        arms.add(
+            row["dialect"],
+            row["arm"],
+            *(
+                None if value is None else form(value)
+                for value, form in (
+                    (row["parts_at"], str),
+                    (row["true_margin"], "{:.3f}".format),
+                    (row["margin"], "{:.3f}".format),
+                )
+            ),
+            row["kind"],
+            WORD[row["passed"]],
+        )
+    return {"arms": arms.markdown()}
+
+
 def drift(found: Section) -> dict[str, Markdown]:
     """Two orders of the same launches."""
     table = Table(["order", "arm over baseline by hand (Welch)", "by the pipeline", "verdict"])
@@ -261,5 +282,6 @@ def _names(names: list[str]) -> str:
 
 
 SECTION_TABLES: Mapping[str, Callable[[Section], dict[str, Markdown]]] = {
-    one.__name__: one for one in (recovery, cost, checks, same, mi210, drift, overhead, embedded, harness)
+    one.__name__: one
+    for one in (recovery, cost, checks, outputs, same, mi210, drift, overhead, embedded, harness)
 }

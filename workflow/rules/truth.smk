@@ -5,7 +5,7 @@ out  results/truth/<section>.json, reports/truth.md
 """
 
 TRUTH_SECTIONS = [
-    *("recovery", "cost", "checks", "same", "mi210", "drift", "overhead", "embedded", "harness"),
+    *("recovery", "cost", "checks", "outputs", "same", "mi210", "drift", "overhead", "embedded", "harness"),
 ]
 TRUTH_CODE = Path(workflow.basedir, "tests")
 
@@ -32,7 +32,7 @@ rule truth_section:
     message:
         "truth: {wildcards.section}"
     shell:
-        "PYTHONPATH={params.tests:q} python -m truth_report {wildcards.section} {output}"
+        "PYTHONPATH={params.tests:q}${{PYTHONPATH:+:$PYTHONPATH}} python -m truth_report {wildcards.section} {output}"
 
 
 rule truth:
@@ -46,4 +46,4 @@ rule truth:
     message:
         "the truth report"
     shell:
-        "PYTHONPATH={params.tests:q} python -m truth_report page {output} {input}"
+        "PYTHONPATH={params.tests:q}${{PYTHONPATH:+:$PYTHONPATH}} python -m truth_report page {output} {input}"
