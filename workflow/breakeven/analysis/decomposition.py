@@ -124,14 +124,12 @@ def _by_timer(seen: _Seen) -> Iterator[Part]:
     if not timed or not seen.t0_s:
         return
     d = sum(timed) / len(timed) / seen.t0_s
-    why = "a clock inside the engine"
-    yield Part(
-        "draft pass", point(d, why), "the engine's own drafting time over the baseline's time per token"
+    how = (
+        "the engine's own drafting time, all depths together, over the baseline's time per token at this one"
     )
+    yield Part("draft pass", point(d, "a clock inside the engine"), how)
     if seen.b_weights is not None:
-        yield Part(
-            "verified token", seen.estimate(seen.b_weights, -d), "b less the engine's own drafting time"
-        )
+        yield Part("verified token", seen.estimate(seen.b_weights, -d), "b less that drafting time")
 
 
 def _by_ngram(seen: _Seen) -> Iterator[Part]:
