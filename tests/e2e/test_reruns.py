@@ -53,6 +53,12 @@ def test_another_expectation_starts_no_server(project: Project):
     assert changed(verified, project.times("results/small/*/verify.json")) == set(verified)
 
 
+def test_where_no_output_differs_no_server_is_asked_for_margins(project: Project):
+    look = project.folder / VERDICT
+    assert (look.parent / "margins.parquet").exists()
+    assert (look.parent / "margins.log").read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("part", "made"),
     [("analysis/cost.py", VERDICT), ("templates/report.md.j2", REPORT)],

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import numpy.typing as npt
 
@@ -148,6 +147,8 @@ def _byte_tokens() -> list[str]:
 
 
 def _write_metadata(writer: Any, r: Recipe) -> None:
+    import gguf  # every job knows the recipe, few write the file
+
     writer.add_name(r.file_name)
     writer.add_context_length(r.context)
     writer.add_embedding_length(r.hidden)
@@ -184,6 +185,8 @@ def _write_metadata(writer: Any, r: Recipe) -> None:
 
 def write_model(path: Path, recipe: Recipe) -> None:
     """Write the GGUF file, whole or not at all."""
+    import gguf
+
     with whole(path) as part:
         writer = gguf.GGUFWriter(part, "qwen35")
         _write_metadata(writer, recipe)

@@ -1,19 +1,22 @@
 """The Parquet tables between the stages: one schema each, checked on write, renamed into place when whole.
 
 Every field's metadata says what it is (`what`), its unit (`unit`) and where the value comes from (`source`).
-A value that is not known is null, never 0.
+A value that is not known is null, never 0. pandas takes half a second to import, which a launch need not wait for:
+it is imported where a frame is read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from breakeven.errors import BreakevenError
 from breakeven.files import whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INT, FLOAT, TEXT, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 
@@ -264,7 +267,9 @@ CHECKS = pa.schema(
 )
 
 
-def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Path, schema: pa.Schema) -> None:
+def write(
+    rows: "Sequence[Mapping[str, Any]] | pd.DataFrame | pa.Table", path: Path, schema: pa.Schema
+) -> None:
     """Write rows under a temporary name and rename: a half-written file never has the final name.
 
     Raises BreakevenError naming the file and the field when a row does not fit the schema.
@@ -272,10 +277,10 @@ def write(rows: Iterable[Mapping[str, Any]] | pd.DataFrame | pa.Table, path: Pat
     try:
         if isinstance(rows, pa.Table):
             table = rows.cast(schema)
-        elif isinstance(rows, pd.DataFrame):
-            table = pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
-        else:
+        elif isinstance(rows, Sequence):
             table = pa.Table.from_pylist(list(rows), schema=schema)
+        else:
+            table = pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
         table.validate(full=True)
         for field in schema:
             if not field.nullable and table[field.name].null_count:
@@ -294,11 +299,13 @@ def rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
     return found
 
 
-def read(path: Path, schema: pa.Schema | None = None) -> pd.DataFrame:
+def read(path: Path, schema: pa.Schema | None = None) -> "pd.DataFrame":
     """Read a table back, nullable dtypes kept (Int64, not float with NaN).
 
     Raises BreakevenError naming the file when it is missing, torn or of another schema.
     """
+    import pandas as pd
+
     frame: pd.DataFrame = _table(path, schema).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     return frame
 
