@@ -9,6 +9,8 @@ from simulated_launches import Tables, TrueArm, check, simulate
 from breakeven.analysis.experiment import read_experiment
 from breakeven.analysis.verdict import Verdict, verdict
 from breakeven.errors import ConfigError
+from breakeven.publish.ledger.findings import entries_of
+from breakeven.publish.ledger.from_verdict import document as file_findings
 
 Q = (0.87, 0.784, 0.799)
 """Conditional acceptance of a trained head; survival .87, .682, .545."""
@@ -224,6 +226,34 @@ def test_prefill_loss_vetoes_a_decode_win_on_long_prompts_with_short_answers():
     assert found.configurations[0].ledger == "rejected"
     truth = (8192 / 1400 + 64 * 0.027) / (8192 / 1400 / 0.77 + 64 * 0.027 / 1.626)
     assert found.configurations[0].mixes[0].ratio.value == pytest.approx(truth, rel=0.03)
+
+
+def filed(tables: Tables, **options) -> dict[str, str]:
+    """Ledger word by arm, as the ledger takes them: a closed lead without what reopens it is refused."""
+    found = json.loads(json.dumps(judged(tables, **options).to_json()))
+    experiment = tables.experiment | {"engine": "vllm", "ledger": {"lead": "native-mtp"}}
+    document = file_findings(found, experiment, {}, {}, {}, {}, 1_700_000_000.0, [])
+    return {entry.configuration: entry.verdict for entry in entries_of(document) if entry.configuration}
+
+
+def test_every_closed_lead_says_to_the_ledger_what_reopens_it():
+    slow = {"base": TrueArm(), "mtp1": TrueArm(1.15, Q[:1], prefill=0.77)}
+    vetoed = simulate(slow, mixes=[{"prompt": 8192, "output": 64}])
+    assert filed(vetoed) == {"mtp1": "rejected"}
+
+    slow = {"base": TrueArm(), "mtp1": TrueArm(1.9, Q[:1], prefill=0.85)}
+    undecided = simulate(slow, sd=0.02, mixes=[{"prompt": 4096, "output": 64}])
+    assert judged(undecided).judgements["mtp1", 0, "code"].verdict == "inconclusive"
+    assert filed(undecided) == {"mtp1": "rejected"}
+
+    gated = simulate({"base": TrueArm(), "ngram": TrueArm(1.9, (0.2,))})
+    gated.experiment["arms"]["ngram"] |= {"n_spec": None, "gated": True, "free_drafts": True}
+    assert filed(gated) == {"ngram": "rejected"}
+
+    lacking = simulate(arms(CHEAP, twin=False))
+    lacking.experiment["arms"]["dflash"] = {"n_spec": 4}
+    status = {"dflash": {"status": "unsupported", "reason": "this build has no such drafter"}}
+    assert filed(lacking, statuses=status)["dflash"] == "impossible"
 
 
 def test_win_on_one_class_and_loss_on_another_is_rejected_with_both_factors():

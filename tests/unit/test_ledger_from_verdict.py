@@ -80,6 +80,7 @@ def test_quantities_carry_the_names_that_conditions_use_and_nothing_unknown():
         "baseline_tok_s": 0.62,
         "cost": 0.62,
         "tokens_per_step": 0.62,
+        "end_to_end_ratio": 0.62,
         "rounds": 3,
     }
 

@@ -127,8 +127,11 @@ def reopen(arm: ArmNumbers, cell: CellNumbers, plan: Plan, seen: Seen) -> Reopen
     if undecided and not seen.impossible:
         rounds = len(cell.rounds)
         return Reopen(f"more than {rounds} complete rounds", (Condition("rounds", above=rounds),))
-    if not n or cost is None:
+    if cost is None:
         return None
+    more = Reopen(f"more than {cost:.3f} tokens per step", (Condition("tokens_per_step", above=cost),))
+    if not n:
+        return more
     if cause_of_loss(seen) == "acceptance-limited" and not seen.impossible:
         words = f"at N = {n} more than {cost:.3f} tokens per step"
         conditions = [Condition("tokens_per_step", above=cost, at_n=n)]
@@ -147,7 +150,7 @@ def reopen(arm: ArmNumbers, cell: CellNumbers, plan: Plan, seen: Seen) -> Reopen
         return Reopen(
             f"a step at N = {n} below {n + 1} baseline steps", (Condition("cost", below=n + 1, at_n=n),)
         )
-    return Reopen(f"more than {cost:.3f} tokens per step", (Condition("tokens_per_step", above=cost),))
+    return more
 
 
 def faster_when_deeper(cells: Sequence[CellNumbers], baseline: str) -> list[str]:

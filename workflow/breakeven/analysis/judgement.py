@@ -167,6 +167,9 @@ def judge(evidence: Evidence) -> Judgement:
     """The first row of the table that holds, with one sentence to quote. Invalid arms get no factor."""
     row = next(row for row in TABLE if row.holds(evidence))
     reason = row.reason(evidence)
+    reopen = evidence.reopen if row.outcome in ("impossible", "loses", "inconclusive") else None
+    if evidence.status == LACKS_FEATURE:
+        reopen = Reopen("an engine that has what this arm asks for", ())
     return Judgement(
         verdict=row.outcome,
         row=row.number,
@@ -175,7 +178,7 @@ def judge(evidence: Evidence) -> Judgement:
         reason=reason,
         sentence=_sentence(evidence, row.outcome, reason),
         minimum_detectable_effect=evidence.minimum_detectable_effect,
-        reopen=evidence.reopen if row.outcome in ("impossible", "loses", "inconclusive") else None,
+        reopen=reopen,
     )
 
 

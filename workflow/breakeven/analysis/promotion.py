@@ -8,7 +8,7 @@ import pandas as pd
 
 from breakeven.analysis.estimate import Estimate, absent
 from breakeven.analysis.experiment import Mix, Plan
-from breakeven.analysis.judgement import Evidence, Judgement, Reopen, judge
+from breakeven.analysis.judgement import Condition, Evidence, Judgement, Reopen, judge
 from breakeven.analysis.matched import Matrix, Ratio, compare, matrix
 
 LOSSES = ("loses", "impossible")
@@ -171,7 +171,7 @@ def _decide(
         return (
             "rejected",
             f"{len(lost)} of {len(outcomes)} lose, the worst {worst.value:.3f} at {where} ({basis})",
-            reopen,
+            reopen or _faster_there(where),
         )
     open_ones = [where for _, _, verdict, where in outcomes if verdict == "inconclusive"]
     if open_ones or not outcomes:
@@ -186,6 +186,12 @@ def _decide(
     if not wins:
         return "noise", f"all {len(outcomes)} tie ({basis})", None
     return "recommended", f"{wins} of {len(outcomes)} win and the rest tie ({basis})", None
+
+
+def _faster_there(where: str) -> Reopen:
+    """What reopens a loss that no cell's decoding explains: prefill, or cells that are not decided alone."""
+    words = f"less time than the baseline's for {where}"
+    return Reopen(words, (Condition("end_to_end_ratio", above=1.0),))
 
 
 def winner(configurations: Sequence[Configuration], n_spec: Mapping[str, int | None]) -> Winner:

@@ -65,6 +65,7 @@ def _finding(
     }
     if worst.get("value") is not None:
         found["factor"] = worst["value"]
+        found["quantities"]["end_to_end_ratio"] = worst["value"]
         if worst.get("low") is not None and worst.get("high") is not None:
             found |= {"interval": [worst["low"], worst["high"]], "level": 1 - verdict["look"]["alpha"]}
     return found
