@@ -1,5 +1,7 @@
 """What the client makes of a stream whose truth is known: tokens, steps, times, and answers that go wrong."""
 
+from statistics import median
+
 import pytest
 
 from breakeven.engine.base import Request, Sampling
@@ -70,7 +72,8 @@ def test_time_to_first_token_is_within_a_millisecond_of_the_truth(dialect):
     call = engine.completion(PROMPT, 2, Sampling())
     with reference_server(truth, dialect=dialect) as url, open_client(url, 2.0) as http:
         got = [sample(record(http, call), engine).ttft_s for _ in range(8)]
-    assert 0 <= min(got) - (0.02 + len(PROMPT) / 10_000) < 0.001
+    # On a busy machine single requests are off either way: the server's clock may start before the client's.
+    assert median(got) == pytest.approx(0.02 + len(PROMPT) / 10_000, abs=0.001)
 
 
 def test_keepalive_comments_and_usage_chunks_are_no_tokens():
