@@ -7,6 +7,7 @@ import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis import lossless
+from breakeven.analysis.evidence import records
 from breakeven.engine.registry import ENGINES
 from breakeven.measure import margins
 from breakeven.measure.client import open_client
@@ -88,6 +89,5 @@ def _judged(dialect: str) -> list[dict[str, Any]]:
 
 def _margins(dialect: str, url: str, spec: dict[str, Any], places: pd.DataFrame) -> pd.DataFrame:
     planned = partial(plan, read_workload(spec["workload"]), spec["seed"])
-    wanted = places.astype(object).where(places.notna(), None).to_dict("records")
     with open_client(url, READ_TIMEOUT_S) as http:
-        return frame(list(margins.ask(http, ENGINES[dialect], wanted, planned)), tables.MARGINS)
+        return frame(list(margins.ask(http, ENGINES[dialect], records(places), planned)), tables.MARGINS)

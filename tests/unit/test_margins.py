@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from breakeven import tables
+from breakeven.analysis.evidence import records
 from breakeven.analysis.lossless import comparable, compare, paired, to_ask
 from breakeven.engine.registry import ENGINES
 from breakeven.errors import LaunchError
@@ -41,8 +42,7 @@ def measured(request) -> tuple[str, pd.DataFrame, list[dict]]:
 
 
 def places(outputs: pd.DataFrame) -> list[dict]:
-    found = to_ask(paired(outputs, "base")).assign(experiment="x")
-    return found.astype(object).where(found.notna(), None).to_dict("records")
+    return records(to_ask(paired(outputs, "base")).assign(experiment="x"))
 
 
 def asked(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from breakeven.errors import BreakevenError
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
@@ -32,6 +34,11 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object that a stage wrote."""
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """A JSON object that a stage wrote. Raises BreakevenError naming the file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BreakevenError(f"{path}: cannot be read ({error}); run the workflow again") from error
+    if not isinstance(document, dict):
+        raise BreakevenError(f"{path}: found no JSON object; run the workflow again")
     return document

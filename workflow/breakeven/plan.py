@@ -14,6 +14,7 @@ from typing import Any
 
 from breakeven import config
 from breakeven.config import context_tokens
+from breakeven.engine.llamacpp import DRAFT_MODEL_FLAGS
 from breakeven.errors import BreakevenError
 from breakeven.launch import LOCALHOST, program
 from breakeven.measure.workload import Workload, check_context, plan, read_workload
@@ -120,7 +121,7 @@ def _models(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[st
     if spec["runtime"] != "process":
         return
     for name, arm in spec["arms"].items():
-        for flag in ("model", "spec-draft-model", "model-draft"):
+        for flag in ("model", *DRAFT_MODEL_FLAGS):
             path = Path(arm["server"]["args"].get(flag, ""))
             is_file = spec["engine"] == "llamacpp" or path.is_absolute()
             if is_file and path.name and path.parent != config.DEMO_MODELS and not path.exists():

@@ -5,6 +5,7 @@ whether the measured cost of a drafted token agrees with the bytes that it reads
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from breakeven.analysis.architecture import architecture, attention_layers, recurrent_state_bytes
 from breakeven.analysis.comparison import CellNumbers
-from breakeven.analysis.headers import end_of_text, read_checkpoint
+from breakeven.analysis.headers import Checkpoint, end_of_text, read_checkpoint
 from breakeven.analysis.traffic import Bandwidth, achieved_gb_s, check_bytes, kv_bytes, step_bytes
 from breakeven.errors import BreakevenError
 
@@ -34,6 +35,12 @@ def element_bytes(name: str | None) -> float | None:
     return size / elements
 
 
+@cache
+def _headers(path: Path) -> Checkpoint:
+    """Headers of a model, read once: the arms of an experiment mostly share their files."""
+    return read_checkpoint(path)
+
+
 def model_bytes(path: Path, depths: Sequence[int], cache_type: str | None) -> dict[str, Any]:
     """Bytes that one step reads, and what ends a text, from the model's headers: JSON data. What cannot be known is
     None with its reason.
@@ -41,7 +48,7 @@ def model_bytes(path: Path, depths: Sequence[int], cache_type: str | None) -> di
     document: dict[str, Any] = {"model": path.name, "target": None, "draft": None, "b": None, "reason": None}
     document["eos_ids"] = []
     try:
-        checkpoint = read_checkpoint(path)
+        checkpoint = _headers(path)
         document["eos_ids"] = end_of_text(checkpoint)
         counted = step_bytes(checkpoint.tensors, architecture(checkpoint))
         document |= {"target": counted.target, "draft": counted.draft, "b": counted.b}
@@ -63,7 +70,7 @@ def model_bytes(path: Path, depths: Sequence[int], cache_type: str | None) -> di
 def draft_bytes(path: Path, *, separate: bool) -> float | None:
     """Bytes of one draft pass: of a draft model's step, or of the draft block inside a target; None: unknown."""
     try:
-        checkpoint = read_checkpoint(path)
+        checkpoint = _headers(path)
         counted = step_bytes(checkpoint.tensors, architecture(checkpoint))
     except BreakevenError:
         return None

@@ -35,9 +35,9 @@ def gate_objections(gates: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def records(checks: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of the checks table with None for what is missing."""
-    plain = checks.astype(object).where(checks.notna(), None)
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table with None for what is missing."""
+    plain = table.astype(object).where(table.notna(), None)
     return [{str(key): value for key, value in row.items()} for row in plain.to_dict("records")]
 
 

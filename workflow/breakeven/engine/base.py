@@ -43,7 +43,7 @@ class StreamEvent:
     accepted_tokens: int | None = None
     stop: str | None = None
     error: str | None = None
-    likely: tuple[Mapping[int, float], ...] = ()
+    top_logprobs: tuple[Mapping[int, float], ...] = ()
     """Where asked for: at each place of this event the most likely tokens, id -> log probability (nats)."""
 
 

@@ -94,7 +94,7 @@ class LlamaCpp:
                 "token" if ids else "empty",
                 ids,
                 running_tokens=answer.get("tokens_predicted"),
-                likely=tuple(
+                top_logprobs=tuple(
                     {top["id"]: top["logprob"] for top in place["top_logprobs"]}
                     for place in answer.get("completion_probabilities") or ()
                 ),

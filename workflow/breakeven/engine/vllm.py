@@ -117,11 +117,11 @@ class Vllm:
         else:
             kind = "token" if choice.get("text") or delta.get("content") else "empty"
         places = (choice.get("logprobs") or {}).get("top_logprobs") or ()
-        likely = tuple(
+        top_logprobs = tuple(
             {int(token.removeprefix(TOKEN_ID)): logprob for token, logprob in (place or {}).items()}
             for place in places
         )
-        return StreamEvent(kind, ids, stop=choice.get("finish_reason"), likely=likely, **counts)  # type: ignore[arg-type]
+        return StreamEvent(kind, ids, stop=choice.get("finish_reason"), top_logprobs=top_logprobs, **counts)  # type: ignore[arg-type]
 
     def tokenize(self, text: str, special: bool = False) -> Request:
         """Request that turns text into token ids; `special` adds those that prompts of the model start with."""

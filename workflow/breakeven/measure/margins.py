@@ -13,7 +13,6 @@ import httpx
 from breakeven.engine.base import Engine, Sampling
 from breakeven.errors import LaunchError
 from breakeven.measure.client import ids_sha256, record, sample
-from breakeven.measure.prompt_tokens import PromptTokenizer
 from breakeven.measure.server_tokenizer import ServerTokenizer
 from breakeven.measure.workload import Request
 from breakeven.tables import PLACE_KEYS
@@ -40,10 +39,9 @@ def ask(
 
     Raises LaunchError when the server stops answering.
     """
-    server = ServerTokenizer(http, engine)
     key = itemgetter("round", "seq")
     try:
-        prompts = PromptTokenizer(server.ids, server.chat_ids, server.opening_ids())
+        prompts = ServerTokenizer(http, engine).prompts()
         for (round, seq), group in groupby(sorted(places, key=key), key=key):
             request, here = planned(round)[seq], list(group)
             ids = prompts.tokens(request).ids
@@ -65,7 +63,7 @@ def _replayed(
     if answer.error:
         yield from unknown(places, f"the server did not answer: {answer.error}")
         return
-    likely = [tokens for timed in answer.events for tokens in timed.event.likely]
+    likely = [tokens for timed in answer.events for tokens in timed.event.top_logprobs]
     chosen = answer.output_ids or ()
     for place in places:
         at = place["token"]

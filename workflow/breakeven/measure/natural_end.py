@@ -11,7 +11,6 @@ import httpx
 from breakeven.engine.base import Engine, Sampling
 from breakeven.errors import LaunchError
 from breakeven.measure.client import record, sample
-from breakeven.measure.prompt_tokens import PromptTokenizer
 from breakeven.measure.server_tokenizer import ServerTokenizer
 from breakeven.measure.settling import DISCARDED_ROUND
 from breakeven.measure.workload import Workload, plan
@@ -26,10 +25,9 @@ def natural_tokens(
     """
     open_ended = tuple(kind for kind in workload.classes if kind.schema is None)
     asked = replace(workload, depths=workload.depths[:1], classes=open_ended, reps=1, warmup=1)
-    server = ServerTokenizer(http, engine)
     found: dict[str, list[int | None]] = {kind.name: [] for kind in open_ended}
     try:
-        prompts = PromptTokenizer(server.ids, server.chat_ids, server.opening_ids())
+        prompts = ServerTokenizer(http, engine).prompts()
         for request in plan(asked, seed, DISCARDED_ROUND):
             if request.kind != "tg":
                 continue

@@ -9,6 +9,7 @@ import httpx
 from breakeven.engine.base import Engine, Request
 from breakeven.errors import LaunchError
 from breakeven.measure.client import ask
+from breakeven.measure.prompt_tokens import PromptTokenizer
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class ServerTokenizer:
         """Token ids of chat messages, rendered through the model's own template."""
         answer = self._answer(self.engine.chat(messages))
         return self.ids(answer["prompt"]) if "prompt" in answer else self.engine.tokens(answer)
+
+    def prompts(self) -> PromptTokenizer:
+        """What turns the planned requests of a launch into token ids of this server."""
+        return PromptTokenizer(self.ids, self.chat_ids, self.opening_ids())
 
     def _answer(self, request: Request) -> Any:
         answer = ask(self.http, "POST", request.path, json=dict(request.body))

@@ -64,8 +64,7 @@ def warm_up(
 
     Raises LaunchError when a request fails: an arm that cannot be warmed cannot be measured.
     """
-    server = ServerTokenizer(http, engine)
-    prompts = PromptTokenizer(server.ids, server.chat_ids, server.opening_ids())
+    prompts = ServerTokenizer(http, engine).prompts()
     planned = plan(replace(workload, warmup=MOST, reps=1), seed, DISCARDED_ROUND)
     found = []
     for (depth, name, kind, asked), shape in groupby(planned, _shape):

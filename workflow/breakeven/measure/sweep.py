@@ -12,7 +12,7 @@ from breakeven.engine.base import Engine, Sampling
 from breakeven.errors import LaunchError
 from breakeven.measure import counters
 from breakeven.measure.client import Sample, ids_sha256, record, sample
-from breakeven.measure.prompt_tokens import PromptTokenizer, PromptTokens
+from breakeven.measure.prompt_tokens import PromptTokens
 from breakeven.measure.server_tokenizer import ServerTokenizer
 from breakeven.measure.workload import Request, check_fits
 
@@ -44,8 +44,7 @@ def run(
 
     Raises LaunchError when the server is gone or fails several requests in a row; `rows` keeps what was measured.
     """
-    server = ServerTokenizer(http, engine)
-    prompts = PromptTokenizer(server.ids, server.chat_ids, server.opening_ids())
+    prompts = ServerTokenizer(http, engine).prompts()
     failures = 0
     began = time.monotonic()
     for done, request in enumerate(plan):

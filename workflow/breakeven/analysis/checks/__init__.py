@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -47,16 +48,11 @@ def run(
     that one decode step reads (Method 7). `eos_ids`: tokens that end a text; `natural_tokens`: class -> length of each
     prompt's own answer (None: longer than asked), where outputs do not show it. `margins`: as `lossless.compare` takes.
     """
-    seen = measured(
-        requests,
-        events,
-        counters,
-        telemetry,
-        launches,
-        experiment,
-        step_bytes,
-        eos_ids,
-        natural_tokens,
-        margins,
+    seen = replace(
+        measured(requests, events, counters, telemetry, launches, experiment),
+        step_bytes=dict(step_bytes or {}),
+        eos_ids=tuple(eos_ids),
+        natural_tokens=natural_tokens,
+        margins=margins,
     )
     return [row for check in registry for row in rows_of(check, seen)]

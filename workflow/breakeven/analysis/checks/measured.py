@@ -1,6 +1,6 @@
 """What the checks look at: the tables of all launches, requests joined with what the counters say of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -95,10 +95,6 @@ def measured(
     telemetry: pd.DataFrame,
     launches: pd.DataFrame,
     experiment: Mapping[str, Any],
-    step_bytes: Mapping[str, float] | None = None,
-    eos_ids: Iterable[int] = (),
-    natural_tokens: Mapping[str, Sequence[int | None]] | None = None,
-    margins: pd.DataFrame | None = None,
 ) -> Measured:
     """Join the tables. Launches that did not run are left out of `requests` and `launches`."""
     ran = launches[launches["status"].isin(RAN)].copy()
@@ -121,10 +117,6 @@ def measured(
         events,
         counters,
         telemetry,
-        dict(step_bytes or {}),
-        tuple(eos_ids),
-        natural_tokens,
-        margins,
     )
 
 

@@ -68,7 +68,7 @@ def markdown(
         overhead=noise.overhead_table(run),
         facts=provenance.facts_table(run),
         engine_version=provenance.version_of_engine(run),
-        printed=provenance.printed(run),
+        engine_definitions=provenance.engine_definitions(run),
         command_lines=provenance.command_lines(run),
         software=provenance.software_table(run),
         limitations=limits.limitations(run, missing_figures),

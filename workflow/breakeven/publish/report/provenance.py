@@ -66,7 +66,7 @@ def version_of_engine(run: Run) -> str:
     return engine_version(facts, arm.bring_up) or "unknown"
 
 
-def printed(run: Run) -> list[str]:
+def engine_definitions(run: Run) -> list[str]:
     """Under which definitions the engine's own figures were read, from the log of the first arm that has some."""
     for arm in (run.arms[name] for name in run.candidates):
         found = (arm.verify.get("facts") or {}).get("statistics") or {}

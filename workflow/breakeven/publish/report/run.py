@@ -1,6 +1,5 @@
 """Everything that a report is made of, read from the results folder of one experiment."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ import pandas as pd
 
 from breakeven import tables
 from breakeven.analysis.cells import CELLS, PROMPTS
-from breakeven.errors import BreakevenError
+from breakeven.files import read_json
 
 Document = Mapping[str, Any]
 
@@ -104,14 +103,3 @@ def _arm(home: Path, rounds: int) -> Arm:
 
 def _optional(path: Path) -> Document:
     return read_json(path) if path.exists() else {}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises BreakevenError naming the file."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BreakevenError(f"{path}: cannot be read ({error}); run the workflow again") from error
-    if not isinstance(document, dict):
-        raise BreakevenError(f"{path}: found no JSON object; run the workflow again")
-    return document
