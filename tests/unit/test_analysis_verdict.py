@@ -71,6 +71,12 @@ def test_o6b_b_below_one_is_a_cost_limited_loss_at_n_1_and_not_impossible_at_n_3
     assert found.judgements["mtp3", 0, "code"].cause == "acceptance-limited"
 
 
+def test_what_would_have_to_change_quotes_the_line_of_its_cell():
+    (cell,) = judged(simulate(arms(DEAR), rounds=5, sd=0.05)).cells
+    assert cell.estimator == "E5"
+    assert f"from {cell.fit.b.value:.3f} below" in " ".join(cell.arms["mtp1"].needed)
+
+
 def test_two_drafters_have_two_lines_and_the_one_with_more_lengths_is_fitted():
     other = {"head1": TrueArm(2.5, Q[:1]), "head3": TrueArm(1.2, Q)}
     found = simulate(arms(CHEAP, twin=False) | other)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from breakeven.analysis.acceptance import VARYING, Acceptance, acceptance, mean_drafted, over_prompts, pool
 from breakeven.analysis.cost import (
+    Line,
     alpha_breakeven,
     changes,
-    fit_line,
     impossible_everywhere,
     possible,
     profile_breakeven,
@@ -326,6 +326,6 @@ def _needed(
     ):
         return ()
     line = None
-    if fit and fit.linear and len(set(fit.n)) > 1:
-        line = fit_line(fit.drafted, [c.value for c in fit.cost if c.value is not None])
+    if fit and fit.linear and fit.a.value is not None and fit.b.value is not None:
+        line = Line(fit.a.value, fit.b.value, fit.residuals)
     return tuple(change.sentence for change in changes(arm.n_spec, cost.value, length, line))
